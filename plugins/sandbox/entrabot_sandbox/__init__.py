@@ -1,0 +1,1 @@
+"""A local stand-in for the parts of Microsoft Entra and Microsoft Graph that Entrabot uses."""

@@ -1,0 +1,1 @@
+"""How people's messages reach one session of the agent."""

@@ -1,0 +1,1 @@
+"""The one client of Microsoft Graph."""

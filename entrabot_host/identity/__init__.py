@@ -1,0 +1,1 @@
+"""Who the agent is, who sponsors it, and on whose authority it acts."""

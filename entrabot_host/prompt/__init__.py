@@ -1,0 +1,1 @@
+"""The instructions an agent is given: body, plugin fragments, persona."""

@@ -1,0 +1,1 @@
+"""What was done: the audit log and the interaction log."""

@@ -1,0 +1,1 @@
+"""Rules about hosts, tokens, outside text and what may be shown."""

@@ -1,0 +1,1 @@
+"""Stored state: files on this machine."""

@@ -77,6 +77,10 @@ class Identity(Protocol):
         """
         ...
 
+    async def tenant_of(self, domain: str) -> str:
+        """Return the id of the Entra tenant that a mail domain belongs to, empty when there is none."""
+        ...
+
     async def learn_home(self, address: str, user_id: str, tenant_id: str) -> None:
         """Pin the home identity of the sponsor at ``address``.
 

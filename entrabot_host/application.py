@@ -1,0 +1,109 @@
+"""From settings to a server that is ready to be served: the one place where all parts meet."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Iterable, Sequence
+from importlib import metadata
+
+from entrabot_host.assembly import Assembly, assemble
+from entrabot_host.bound import BoundHost
+from entrabot_host.builtin.agent_user import AgentUserPlugin
+from entrabot_host.builtin.plugin import HostPlugin
+from entrabot_host.calls import Calls
+from entrabot_host.config import Config
+from entrabot_host.discovery import (
+    HOST,
+    Installed,
+    Loaded,
+    Problem,
+    installed_plugins,
+    load_plugins,
+    selection,
+    unknown_names,
+)
+from entrabot_host.errors import PluginError
+from entrabot_host.identity.settings import BehaviourSettings
+from entrabot_host.prompt.body import Instructions, compose
+from entrabot_host.runtime import Runtime
+
+log = logging.getLogger(__name__)
+DISTRIBUTION = "entrabot-host"
+
+
+class Application:
+    """An assembled server: what it offers, and the runtime that stands behind it."""
+
+    def __init__(self, config: Config, *, plugins: Sequence[Installed] | None = None) -> None:
+        self.version = version()
+        self.config = config
+        self.selection = selection(config)
+        self.installed = installed_plugins() if plugins is None else list(plugins)
+        self.runtime = Runtime(config)
+        self.calls = Calls(write_audit=self.runtime.write_audit, envelope=self._envelope())
+        self.assembly = self._assemble()
+        self.tools = self.assembly.tools
+        self.instructions = self._instructions()
+        self.runtime.adopt(self.assembly)
+
+    def _envelope(self) -> bool:
+        return self.config.load(BehaviourSettings).xpia_wrap_enable
+
+    def _assemble(self) -> Assembly:
+        loaded, problems = load_plugins(self.installed, self.selection)
+        assembly = assemble(
+            [*self._own_plugins(), *loaded],
+            lambda name: BoundHost(name, self.config, self.runtime),
+            self.selection,
+            innermost=self.calls.innermost,
+            problems=problems,
+        )
+        self._report(assembly.problems, assembly.notes)
+        return assembly
+
+    def _own_plugins(self) -> list[Loaded]:
+        """The host's own contributions come in through the same hooks."""
+        own = {HOST: HostPlugin(self), AgentUserPlugin.NAME: AgentUserPlugin(self.config)}
+        return [
+            Loaded(Installed(name, DISTRIBUTION, self.version, lambda: None), plugin) for name, plugin in own.items()
+        ]
+
+    def _instructions(self) -> Instructions:
+        fragments = [part.fragment for part in self.assembly.contributions if part.fragment is not None]
+        return compose(fragments)
+
+    def _report(self, problems: Iterable[Problem], notes: Iterable[str]) -> None:
+        for problem in problems:
+            log.error("%s", problem)
+            log.debug("%s", problem.trace)
+        for name in unknown_names(self.selection, self.installed):
+            log.warning("ENTRABOT_PLUGINS names %r, which is not installed", name[:64])
+        for note in notes:
+            log.warning("%s", note)
+        if self.selection.strict and (first := next(iter(problems), None)) is not None:
+            raise PluginError(str(first), remedy="Mend or remove the plugin, or unset ENTRABOT_STRICT_PLUGINS.")
+
+
+def version() -> str:
+    """The version of the installed host."""
+    try:
+        return metadata.version(DISTRIBUTION)
+    except metadata.PackageNotFoundError:
+        return "0"
+
+
+def set_up_logging(config: Config) -> None:
+    """Log to stderr, at the level of ``ENTRABOT_LOG_LEVEL``. Secrets are taken out of every line."""
+    from entrabot_host.security.redaction import redact
+
+    class Redacting(logging.Formatter):
+        def format(self, record: logging.LogRecord) -> str:
+            return redact(super().format(record))
+
+    level = config.get("ENTRABOT_LOG_LEVEL").upper()
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(Redacting("entrabot: %(levelname)s %(name)s: %(message)s"))
+    logging.basicConfig(
+        level=level if level in logging.getLevelNamesMapping() else "WARNING", handlers=[handler], force=True
+    )

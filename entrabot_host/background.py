@@ -1,0 +1,112 @@
+"""Recurring work: every task has an owner, a timing, a gate, a time limit and a visible state."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+from entrabot_host.errors import EntrabotError
+from entrabot_host.security.redaction import redact
+from entrabot_host.tasks import BackgroundTask, Gate
+
+log = logging.getLogger(__name__)
+_LONGEST_PAUSE = 300.0
+_GATE_PAUSE = 15.0
+
+
+@dataclass
+class TaskState:
+    """How one task is doing. Times are Unix seconds; zero means never."""
+
+    task: BackgroundTask
+    plugin: str
+    runs: int = 0
+    failures_in_a_row: int = 0
+    last_success: float = 0.0
+    last_error: str = ""
+    next_run: float = 0.0
+    waiting_for: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what ``whoami`` shows."""
+        state: dict[str, Any] = {"name": self.task.name, "plugin": self.plugin, "every_seconds": self.task.interval}
+        state["runs"] = self.runs
+        if self.waiting_for:
+            state["waiting_for"] = self.waiting_for
+        if self.last_success:
+            state["last_success_seconds_ago"] = round(max(0.0, time.time() - self.last_success), 1)
+        if self.failures_in_a_row:
+            state["failures_in_a_row"] = self.failures_in_a_row
+        if self.last_error:
+            state["last_error"] = self.last_error
+        return state
+
+
+OpenGate = Callable[[Gate], Awaitable[str]]
+"""Waits until the gate's question is settled; returns what is missing, or an empty text when the gate is open."""
+
+
+class Supervisor:
+    """Owns one asyncio task for each background task; none can stop another or the server."""
+
+    def __init__(self, open_gate: OpenGate) -> None:
+        self._open_gate = open_gate
+        self._running: list[asyncio.Task[None]] = []
+        self.states: list[TaskState] = []
+
+    def start(self, tasks: list[tuple[str, BackgroundTask]]) -> None:
+        """Start all, given with the names of their plugins."""
+        for plugin, task in tasks:
+            state = TaskState(task, plugin)
+            self.states.append(state)
+            self._running.append(asyncio.create_task(self._keep_running(state), name=f"entrabot:{task.name}"))
+
+    async def aclose(self) -> None:
+        """Cancel all and wait for them; the caller bounds the time."""
+        for running in self._running:
+            running.cancel()
+        await asyncio.gather(*self._running, return_exceptions=True)
+
+    async def _keep_running(self, state: TaskState) -> None:
+        while True:
+            pause = await self._once(state)
+            state.next_run = time.time() + pause
+            await asyncio.sleep(pause)
+
+    async def _once(self, state: TaskState) -> float:
+        """Do one iteration and return the seconds until the next."""
+        task = state.task
+        try:
+            if missing := await self._open_gate(task.gate):
+                state.waiting_for = missing
+                return max(_GATE_PAUSE, task.interval)
+            state.waiting_for = ""
+            state.runs += 1
+            async with asyncio.timeout(task.timeout):
+                asked = await task.run()
+        except TimeoutError:
+            return self._failed(state, f"did not end within {task.timeout:g} seconds")
+        except EntrabotError as error:
+            return self._failed(state, f"{type(error).__name__}: {error.message}")
+        except Exception as error:
+            log.debug("background task %s", task.name, exc_info=True)
+            return self._failed(state, f"{type(error).__name__}: {error}")
+        if state.failures_in_a_row:
+            log.info("background task %s works again", task.name)
+        state.failures_in_a_row, state.last_error, state.last_success = 0, "", time.time()
+        return max(0.0, task.interval if asked is None else float(asked))
+
+    def _failed(self, state: TaskState, cause: str) -> float:
+        state.failures_in_a_row += 1
+        cause = " ".join(redact(cause).split())[:300]
+        if cause != state.last_error:
+            log.warning("background task %s of plugin %s failed: %s", state.task.name, state.plugin, cause)
+        state.last_error = cause
+        pause = state.task.interval * 2 ** min(state.failures_in_a_row - 1, 10)
+        ceiling = max(_LONGEST_PAUSE, state.task.interval)
+        return min(pause, ceiling) * random.uniform(0.8, 1.2)  # noqa: S311 - spreads retries, no secret

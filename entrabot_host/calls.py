@@ -1,0 +1,159 @@
+"""One tool call: validated, audited, run through the wrappers, its result made into text at one place.
+
+Order, outermost first: this boundary, audit, the plugins' wrappers, the envelope around outside text, the tool.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any
+
+import anyio
+import pydantic_core
+
+from entrabot_host.assembly import AssembledTool
+from entrabot_host.errors import EntrabotError, InvalidArgument
+from entrabot_host.host import Outcome
+from entrabot_host.security.envelope import wrap_fields
+from entrabot_host.security.redaction import redact
+from entrabot_host.tools import Audit, Image, ToolContext, ToolResult
+from entrabot_host.wrappers import ToolCall
+
+log = logging.getLogger(__name__)
+_AUDIT_SECONDS = 5.0
+
+WriteAudit = Callable[[str, str, str, Outcome, Mapping[str, Any]], Awaitable[str]]
+"""``(plugin, action, resource, outcome, metadata) -> event id``. Raises `AttributionError` when nobody can be named."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What the client gets: one JSON text, images, and whether it is an error."""
+
+    text: str
+    images: Sequence[Image] = ()
+    is_error: bool = False
+
+
+class Calls:
+    """Runs tools. Holds nothing about a single call but its context, which lives in a context variable."""
+
+    def __init__(self, *, write_audit: WriteAudit, envelope: bool = True) -> None:
+        self._write_audit = write_audit
+        self._envelope = envelope
+        self._context: ContextVar[ToolContext] = ContextVar("entrabot-call")
+
+    def innermost(self, assembled: AssembledTool) -> ToolCall:
+        """Make the call next to the tool: it hands over the context and puts outside text into its envelope.
+
+        The envelope is applied here, inside all wrappers, so that no wrapper can move a field out of its reach.
+        """
+        tool, parameter = assembled.tool, assembled.signature.context_parameter
+        external = tool.external if tool.external is not None or tool.hints.open_world else ()
+
+        async def call(**arguments: Any) -> Any:
+            if parameter:
+                arguments[parameter] = self._context.get()
+            result = await tool.fn(**arguments)
+            if external == ():
+                return result
+            data = result.data if isinstance(result, ToolResult) else result
+            wrapped = wrap_fields(data, external, assembled.name, enabled=self._envelope)
+            return ToolResult(wrapped, result.images) if isinstance(result, ToolResult) else wrapped
+
+        return call
+
+    async def run(self, assembled: AssembledTool, arguments: Mapping[str, Any], context: ToolContext) -> Answer:
+        """Run one call to its end. Every failure becomes an answer; only cancellation passes."""
+        token = self._context.set(context)
+        try:
+            validated = assembled.signature.validate(arguments)
+            result = await self._audited(assembled, validated, context)
+            return _answer(result)
+        except EntrabotError as error:
+            return refusal(error)
+        except Exception as error:
+            return _bug(assembled.name, error)
+        finally:
+            self._context.reset(token)
+
+    async def _audited(self, assembled: AssembledTool, arguments: dict[str, Any], context: ToolContext) -> Any:
+        audit = _audit_of(assembled)
+        if audit is None:
+            return await assembled.call(**arguments)
+        resource = _resource(audit, arguments)
+        metadata = {"tool": assembled.name, "call_id": context.call_id, "client": context.client_name}
+
+        async def write(outcome: Outcome, **more: str) -> None:
+            await self._write_audit(assembled.plugin, audit.action, resource, outcome, {**metadata, **more})
+
+        await write(Outcome.PENDING)
+        try:
+            result = await assembled.call(**arguments)
+        except EntrabotError as error:
+            await write(Outcome.FAILURE, error=type(error).__name__)
+            raise
+        except BaseException as error:
+            with anyio.move_on_after(_AUDIT_SECONDS, shield=True):
+                await write(Outcome.FAILURE, error=type(error).__name__)
+            raise
+        await write(Outcome.SUCCESS)
+        return result
+
+
+def _audit_of(assembled: AssembledTool) -> Audit | None:
+    audit = assembled.tool.audit
+    if isinstance(audit, Audit):
+        return audit
+    return Audit(action=assembled.name) if audit and not assembled.tool.hints.read_only else None
+
+
+def _resource(audit: Audit, arguments: Mapping[str, Any]) -> str:
+    if callable(audit.resource):
+        return audit.resource(arguments)
+    return str(arguments.get(audit.resource, "")) if audit.resource else ""
+
+
+def _answer(result: Any) -> Answer:
+    data, images = (result.data, result.images) if isinstance(result, ToolResult) else (result, ())
+    return Answer(pydantic_core.to_json(data).decode(), images)
+
+
+def refusal(error: EntrabotError) -> Answer:
+    """Make an expected failure into an answer."""
+    return Answer(pydantic_core.to_json({"error": error.to_dict()}).decode(), is_error=True)
+
+
+def unknown_tool(name: str, known: Sequence[str]) -> Answer:
+    """Answer a call of a tool that is not offered. The name is the caller's text and is not repeated."""
+    return refusal(
+        InvalidArgument(
+            "There is no tool of this name on this server.", remedy=f"Tools are: {', '.join(known) or 'none'}."
+        )
+    )
+
+
+def _bug(tool: str, error: Exception) -> Answer:
+    """Log an unexpected failure under an id and tell the client the id only."""
+    correlation = secrets.token_hex(6)
+    detail = "".join(_trace(error))
+    log.error("tool %s failed unexpectedly, correlation id %s\n%s", tool, correlation, redact(detail))
+    body = {
+        "error": {
+            "type": "InternalError",
+            "message": f"The tool failed unexpectedly (correlation id {correlation}).",
+            "remedy": "The server's stderr has the details under this id. Whether anything was done is not known.",
+            "correlation_id": correlation,
+        }
+    }
+    return Answer(pydantic_core.to_json(body).decode(), is_error=True)
+
+
+def _trace(error: Exception) -> list[str]:
+    import traceback
+
+    return traceback.format_exception(error)

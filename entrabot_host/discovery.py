@@ -1,0 +1,162 @@
+"""Entry points to plugins: list without importing, select, then load each one on its own.
+
+pluggy's own loader is not used: it stops at the first plugin whose import raises.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from entrabot_host.config import Config
+from entrabot_host.errors import SettingsError
+
+GROUP = "entrabot.plugins"
+ALLOW = "ENTRABOT_PLUGINS"
+BLOCK = "ENTRABOT_PLUGINS_DISABLED"
+STRICT = "ENTRABOT_STRICT_PLUGINS"
+READ_ONLY = "ENTRABOT_READ_ONLY"
+HOST = "host"
+
+
+class Status(StrEnum):
+    """What became of an installed plugin."""
+
+    ACTIVE = "active"
+    DISABLED = "disabled"
+    QUARANTINED = "quarantined"
+
+
+@dataclass(frozen=True)
+class Installed:
+    """A plugin that is there, whether or not it will be used. ``load`` imports it."""
+
+    name: str
+    distribution: str
+    version: str
+    load: Callable[[], object] = field(repr=False)
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Why a plugin is quarantined: at which step, and the cause in one line. ``trace`` is for the log only."""
+
+    plugin: Installed
+    step: str
+    cause: str
+    trace: str = field(default="", repr=False)
+
+    def __str__(self) -> str:
+        origin = f"{self.plugin.distribution} {self.plugin.version}".strip()
+        return f"plugin {self.plugin.name!r} ({origin}) is quarantined: {self.step}: {self.cause}"
+
+
+@dataclass(frozen=True)
+class Selection:
+    """The operator's choice. allow: None means everything that is installed."""
+
+    allow: frozenset[str] | None = None
+    block: frozenset[str] = frozenset()
+    read_only: bool = False
+    strict: bool = False
+
+    def wants(self, name: str) -> bool:
+        """Whether the plugin of this name is to be used."""
+        return name not in self.block and (self.allow is None or name in self.allow)
+
+    def names(self, name: str) -> bool:
+        """Whether the operator listed the plugin by name: only then do its policy wrappers count."""
+        return self.allow is not None and name in self.allow
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A plugin that was imported. ``module`` holds its hook implementations."""
+
+    installed: Installed
+    module: object = field(repr=False)
+
+    @property
+    def name(self) -> str:
+        """The plugin's name, from its entry point."""
+        return self.installed.name
+
+
+def selection(config: Config) -> Selection:
+    """Read the operator's choice from the settings. Raises `SettingsError` for a switch that is neither on nor off."""
+    allow = config.get(ALLOW)
+    return Selection(
+        allow=None if not allow else frozenset() if allow.lower() == "none" else _names(allow),
+        block=_names(config.get(BLOCK)),
+        read_only=switch(config, READ_ONLY),
+        strict=switch(config, STRICT),
+    )
+
+
+def switch(config: Config, name: str) -> bool:
+    """Read an on/off variable; unset is off. Raises `SettingsError`."""
+    value = config.get(name).lower()
+    if value in ("", "0", "false", "no", "off"):
+        return False
+    if value in ("1", "true", "yes", "on"):
+        return True
+    raise SettingsError(f"{name} (from {config.origin(name)}) must be 1 or 0.", remedy=f"Set {name}=1 or unset it.")
+
+
+def _names(text: str) -> frozenset[str]:
+    return frozenset(part.strip() for part in text.split(",") if part.strip())
+
+
+def installed_plugins() -> list[Installed]:
+    """List the plugins of this environment by name, importing none of them."""
+    from importlib_metadata import entry_points
+
+    found = [
+        Installed(
+            name=point.name,
+            distribution=point.dist.name if point.dist else "unknown",
+            version=point.dist.version if point.dist else "",
+            load=point.load,
+        )
+        for point in entry_points(group=GROUP)
+    ]
+    return sorted(found, key=lambda plugin: (plugin.name, plugin.distribution))
+
+
+def unknown_names(chosen: Selection, installed: Iterable[Installed]) -> list[str]:
+    """Names in the allow list that no installed plugin has: most likely a typing error, so the operator is told."""
+    return sorted((chosen.allow or frozenset()) - {plugin.name for plugin in installed} - {HOST})
+
+
+def load_plugins(installed: Sequence[Installed], chosen: Selection) -> tuple[list[Loaded], list[Problem]]:
+    """Import the selected plugins, each on its own; what fails is returned as a problem."""
+    loaded: list[Loaded] = []
+    problems: list[Problem] = []
+    copies = Counter(plugin.name for plugin in installed)
+    for plugin in installed:
+        if not chosen.wants(plugin.name):
+            continue
+        if plugin.name == HOST or copies[plugin.name] > 1:
+            problems.append(Problem(plugin, "selection", _name_clash(plugin, installed)))
+            continue
+        try:
+            loaded.append(Loaded(plugin, plugin.load()))
+        except (Exception, SystemExit) as error:
+            problems.append(failed(plugin, "import", error))
+    return loaded, problems
+
+
+def failed(plugin: Installed, step: str, error: BaseException) -> Problem:
+    """Describe an exception that a plugin let escape."""
+    cause = " ".join(f"{type(error).__name__}: {error}".split())
+    return Problem(plugin, step, cause[:500], "".join(traceback.format_exception(error)))
+
+
+def _name_clash(plugin: Installed, installed: Sequence[Installed]) -> str:
+    if plugin.name == HOST:
+        return f"the name {HOST!r} is reserved"
+    rivals = ", ".join(other.distribution for other in installed if other.name == plugin.name)
+    return f"several distributions offer a plugin of this name: {rivals}; uninstall all but one"

@@ -1,0 +1,320 @@
+"""What lives while the server runs: identity, Graph, storage, records, delivery, background work.
+
+Nothing here touches the network until `Runtime.warm_up`, which starts right after the first answers to the client;
+and nothing that others can see happens before `Runtime.begin`. A part that is misconfigured raises its own reason to
+whoever needs it; the rest works.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack
+from datetime import UTC, datetime
+from functools import cached_property
+from typing import Any, Generic, TypeVar
+
+from entrabot_host.assembly import Assembly
+from entrabot_host.auth.provider import Attribution
+from entrabot_host.background import Supervisor
+from entrabot_host.config import Config
+from entrabot_host.delivery.inbox import ChannelSink, InboxFacet, InboxService
+from entrabot_host.errors import EntrabotError, NotStarted
+from entrabot_host.folders import Folders
+from entrabot_host.graph.client import GraphClient
+from entrabot_host.host import (
+    Conversation,
+    Direction,
+    Identity,
+    Inbox,
+    Interaction,
+    Message,
+    Outcome,
+    Records,
+    Sponsor,
+    Store,
+)
+from entrabot_host.identity.bindings import Bindings
+from entrabot_host.identity.facet import IdentityFacet
+from entrabot_host.identity.session import Session
+from entrabot_host.identity.settings import AgentUserSettings, BehaviourSettings, SponsorSettings
+from entrabot_host.identity.sponsors import SponsorDirectory
+from entrabot_host.records.audit import AuditLog
+from entrabot_host.records.facet import RecordsFacet
+from entrabot_host.records.interactions import InteractionLog
+from entrabot_host.security.clouds import Cloud, CloudSettings, resolve_cloud
+from entrabot_host.storage.backend import MemoryBackend
+from entrabot_host.storage.facet import OwnedKeys, StoreFacet
+from entrabot_host.storage.settings import StorageSettings, open_backend
+from entrabot_host.tasks import Gate, Health
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+_STORE_OF_THE_HOST = "host"
+_LIFESPAN_SECONDS = 30.0
+
+
+class Shared(Generic[T]):
+    """A value made once. Concurrent callers share an attempt; after a failure the next caller makes a new one."""
+
+    def __init__(self, make: Callable[[], Awaitable[T]]) -> None:
+        self._make = make
+        self._attempt: asyncio.Task[T] | None = None
+
+    async def get(self) -> T:
+        """Return the value. Cancelling one caller leaves the attempt to the others."""
+        if self._attempt is None or (self._attempt.done() and _failed(self._attempt)):
+            self._attempt = asyncio.create_task(self._run())
+        return await asyncio.shield(self._attempt)
+
+    async def _run(self) -> T:
+        return await self._make()
+
+
+def _failed(task: asyncio.Task[Any]) -> bool:
+    return task.cancelled() or task.exception() is not None
+
+
+class Runtime:
+    """Owner of all that lives. Implements `entrabot_host.bound.Services`."""
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        self._assembly: Assembly | None = None
+        self._backend: Shared[MemoryBackend] = Shared(self._open_backend)
+        self._owned = OwnedKeys()
+        self._lifespans = AsyncExitStack()
+        self._sink: ChannelSink | None = None
+        self.supervisor = Supervisor(self._open_gate)
+        self.client_state: Callable[[], dict[str, Any]] = dict
+
+    # --- the parts, each made when it is first needed ---------------------------------------------------------------
+
+    @property
+    def started(self) -> bool:
+        """Whether assembly is over."""
+        return self._assembly is not None
+
+    @cached_property
+    def folders(self) -> Folders:
+        """Where files are kept."""
+        return self._config.load(Folders)
+
+    @cached_property
+    def cloud(self) -> Cloud:
+        """The chosen Microsoft cloud. Raises `SettingsError`."""
+        return resolve_cloud(self._config.load(CloudSettings))
+
+    @cached_property
+    def session(self) -> Session:
+        """The signed-in identity, and its tokens."""
+        if self._assembly is None:
+            raise NotStarted("The session was used while plugins are being assembled.")
+        providers = [part.auth for part in self._assembly.contributions if part.auth is not None]
+        behaviour = self._config.load(BehaviourSettings)
+        return Session(providers, skip_agent_user=behaviour.skip_provisioning)
+
+    @cached_property
+    def graph(self) -> GraphClient:
+        """The one Graph client. Raises `SettingsError`."""
+        return GraphClient(self.cloud, self.session, ca_bundle=self._config.load(CloudSettings).ca_bundle)
+
+    @cached_property
+    def sponsors(self) -> SponsorDirectory:
+        """The agent's sponsors."""
+        return SponsorDirectory(
+            self.session,
+            self.graph,
+            self._config.load(SponsorSettings),
+            self._config.load(AgentUserSettings),
+            self.store(_STORE_OF_THE_HOST),
+        )
+
+    @cached_property
+    def bindings(self) -> Bindings:
+        """Which sponsor spoke last in which conversation."""
+        return Bindings(self._config.load(BehaviourSettings).sponsor_binding_seconds, self.now)
+
+    @cached_property
+    def identity(self) -> Identity:
+        """The identity facet, shared by all plugins."""
+        return IdentityFacet(self.session, self.sponsors, self.bindings, self.graph, self.cloud)
+
+    @cached_property
+    def audit_log(self) -> AuditLog:
+        """The audit log; always on this machine."""
+        return AuditLog(self.folders.audit, self._agent_id)
+
+    @cached_property
+    def interactions(self) -> InteractionLog:
+        """The interaction log."""
+        return InteractionLog(self.backend)
+
+    @cached_property
+    def inbox_service(self) -> InboxService:
+        """Delivery of people's messages to this session."""
+        return InboxService(
+            backend_source=self.backend,
+            data_folder=self.folders.data,
+            now=self.now,
+            sink=self._require_sink(),
+            sponsor_of=self._sponsor_of,
+            on_delivered=self._delivered,
+        )
+
+    def store(self, plugin: str) -> Store:
+        """The store of one plugin."""
+        return StoreFacet(plugin, self.backend, self._owned)
+
+    def records(self, plugin: str) -> Records:
+        """The records facet of one plugin."""
+        return RecordsFacet(plugin, self.write_audit, self.interactions)
+
+    def inbox(self, plugin: str) -> Inbox:
+        """The inbox facet of one plugin."""
+        return InboxFacet(plugin, self.inbox_service)
+
+    async def backend(self) -> MemoryBackend:
+        """Return the storage backend once it is known to work. Raises the reason why it does not."""
+        if not self.started:
+            raise NotStarted("host.store was used while plugins are being assembled.")
+        return await self._backend.get()
+
+    async def _open_backend(self) -> MemoryBackend:
+        backend = open_backend(self._config.load(StorageSettings), self.folders.data)
+        await backend.check()
+        return backend
+
+    def now(self) -> datetime:
+        """Return the time on Graph's clock, or this machine's before the first answer."""
+        return self.graph.now() if "graph" in self.__dict__ else datetime.now(UTC)
+
+    # --- lifecycle --------------------------------------------------------------------------------------------------
+
+    def adopt(self, assembly: Assembly) -> None:
+        """Assembly is over: facets may be used."""
+        self._assembly = assembly
+
+    def connect(self, sink: ChannelSink, client_state: Callable[[], dict[str, Any]]) -> None:
+        """Say how messages are pushed to the client, and how to describe the client."""
+        self._sink = sink
+        self.client_state = client_state
+
+    async def warm_up(self) -> None:
+        """Sign in and open the storage, concurrently. A failure is logged, and told to whoever needs the part."""
+        await asyncio.gather(
+            self._attempted("storage", self.backend), self._attempted("signing in", self._sign_in_and_read_sponsors)
+        )
+
+    async def _sign_in_and_read_sponsors(self) -> None:
+        await self.session.principal()
+        await self.sponsors.sponsors()
+
+    async def _attempted(self, what: str, part: Callable[[], Awaitable[Any]]) -> None:
+        try:
+            await part()
+        except EntrabotError as error:
+            log.error("%s failed: %s %s", what, error.message, error.remedy)
+
+    async def begin(self) -> None:
+        """The client has really begun: enter the plugins' lifespans and start the background tasks."""
+        if self._assembly is None:
+            raise NotStarted("begin() comes after adopt().")
+        tasks = []
+        for part in self._assembly.contributions:
+            if part.lifespan is not None:
+                await self._enter(part.name, part.lifespan)
+            tasks += [(part.name, task) for task in part.tasks]
+        self.supervisor.start(tasks)
+
+    async def _enter(self, plugin: str, lifespan: Any) -> None:
+        try:
+            async with asyncio.timeout(_LIFESPAN_SECONDS):
+                await self._lifespans.enter_async_context(lifespan)
+        except Exception as error:  # a plugin's failure stays its own
+            log.error("plugin %s: its lifespan failed to start: %s: %s", plugin, type(error).__name__, error)
+
+    async def aclose(self) -> None:
+        """Stop everything. Quick and without network; the caller bounds the time."""
+        await self.supervisor.aclose()
+        try:
+            await self._lifespans.aclose()
+        except Exception as error:  # a plugin's failure stays its own
+            log.error("a plugin's lifespan failed to end: %s: %s", type(error).__name__, error)
+        for part in ("inbox_service", "graph", "session"):
+            if part in self.__dict__:
+                await self.__dict__[part].aclose()
+
+    async def _open_gate(self, gate: Gate) -> str:
+        """Say what a background task waits for, empty when it may run. Storage comes before polling."""
+        if gate is Gate.ALWAYS:
+            return ""
+        try:
+            await self.backend()
+            me = await self.session.principal()
+        except EntrabotError as error:
+            return f"{type(error).__name__}: {error.message}"
+        if gate is Gate.AGENT_USER and me.attribution is not Attribution.AGENT:
+            return "a session of the agent's own identity"
+        return ""
+
+    # --- records and delivery ---------------------------------------------------------------------------------------
+
+    async def write_audit(
+        self, plugin: str, action: str, resource: str, outcome: Outcome, metadata: Mapping[str, Any]
+    ) -> str:
+        """Write one audit line in the name of whoever is signed in. Raises `AttributionError`."""
+        return await self.audit_log.write(
+            action, resource, outcome, plugin=plugin, attribution=self._attribution(), metadata=metadata
+        )
+
+    def _attribution(self) -> Attribution:
+        me = self.session.current
+        return me.attribution if me is not None else Attribution.NONE
+
+    def _agent_id(self) -> str:
+        """The id a deed is attributed to: of the session, else of the settings; empty means refuse."""
+        me = self.session.current
+        if me is not None and (me.agent_id or me.user_id):
+            return me.agent_id or me.user_id
+        return self._config.load(AgentUserSettings).agent_id
+
+    def _require_sink(self) -> ChannelSink:
+        if self._sink is None:
+            raise NotStarted("Messages cannot be delivered before a client is connected.")
+        return self._sink
+
+    async def _sponsor_of(self, user_id: str, tenant_id: str) -> Sponsor | None:
+        return await self.sponsors.sponsor_of(user_id, tenant_id)
+
+    async def _delivered(
+        self, conversation: Conversation, message: Message, sponsor: Sponsor | None, live: bool
+    ) -> None:
+        """After the push: bind the sponsor to the conversation, if he spoke just now; and remember the message."""
+        me = self.session.current
+        if sponsor is not None and live and me is not None and me.attribution is Attribution.AGENT:
+            self.bindings.mint(sponsor, conversation, message.id, message.created)
+        await self.interactions.append(
+            Interaction(
+                channel=message.meta.get("channel", "teams_unknown"),
+                direction=Direction.INBOUND,
+                sender=message.sender_address or message.sender_name or message.sender_id,
+                summary=message.text[:200],
+                content_ref=message.id,
+                metadata={"chat_id": conversation.id, "sender_id": message.sender_id, "sponsor": sponsor is not None},
+            )
+        )
+
+    # --- health -----------------------------------------------------------------------------------------------------
+
+    async def check_graph(self) -> Health:
+        """Whether Graph answers for this identity."""
+        await self.graph.request("GET", "/me", params={"$select": "id"}, timeout=15.0)
+        return Health(True, f"Graph answers at {self.cloud.graph_url}")
+
+    async def check_storage(self) -> Health:
+        """Whether state can be stored."""
+        backend = await self.backend()
+        await backend.check()
+        return Health(True, f"{backend.name}: {backend.location}")

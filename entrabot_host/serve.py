@@ -1,0 +1,69 @@
+"""Serving one client: transport, protocol, warm-up, the beginning and the end."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import suppress
+from typing import Any
+
+from entrabot_host.application import Application
+from entrabot_host.protocol import Client, build_server
+from entrabot_host.push import PushQueue
+from entrabot_host.stdio import StdioTransport, Wire
+
+log = logging.getLogger(__name__)
+BEGIN_SECONDS = 3.0
+"""A client that is still there after so long is no probe."""
+LIST_SECONDS = 0.5
+"""How long warming up waits for the client to ask for the tools, so as not to delay that answer."""
+
+
+async def serve(application: Application, wire: Wire) -> None:
+    """Serve on ``wire`` until the client closes either pipe or this is cancelled."""
+    async with StdioTransport(wire) as transport:
+        await run(application, transport.read_stream, transport.write_stream, transport.notify)
+
+
+async def run(application: Application, read_stream: Any, write_stream: Any, notify: Any) -> None:
+    """Serve over a pair of streams until the read side ends. The test kit uses it in memory."""
+    client = Client()
+    pushes = PushQueue(notify, client.ready)
+    application.runtime.connect(pushes, lambda: {"name": client.name, "ready_for_pushes": client.ready.is_set()})
+    server = build_server(application, client)
+    starting = asyncio.create_task(_start(application, client), name="entrabot:start")
+    try:
+        await server.run(read_stream, write_stream, server.create_initialization_options())
+    finally:
+        starting.cancel()
+        await asyncio.gather(starting, return_exceptions=True)
+        await pushes.aclose()
+        await application.runtime.aclose()
+
+
+async def _start(application: Application, client: Client) -> None:
+    """Warm up once the client has its first answers; begin what others can see once it has really begun."""
+    loop = asyncio.get_running_loop()
+    born = loop.time()
+    await client.first_answer.wait()
+    with suppress(TimeoutError):
+        async with asyncio.timeout(LIST_SECONDS):
+            await _first(client.listed, client.begun)
+    warming = asyncio.create_task(application.runtime.warm_up(), name="entrabot:warm-up")
+    try:
+        with suppress(TimeoutError):
+            async with asyncio.timeout_at(born + BEGIN_SECONDS):
+                await client.begun.wait()
+        await application.runtime.begin()
+        await warming
+    finally:
+        warming.cancel()
+
+
+async def _first(*events: asyncio.Event) -> None:
+    waits = [asyncio.create_task(event.wait()) for event in events]
+    try:
+        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for wait in waits:
+            wait.cancel()

@@ -1,0 +1,106 @@
+"""The supervisor: gates, failures, time limits; no task can stop another."""
+
+import asyncio
+
+import pytest
+
+from entrabot_host import BackgroundTask, EntrabotError, Gate
+from entrabot_host.background import Supervisor
+
+pytestmark = pytest.mark.anyio
+
+
+async def opened(gate: Gate) -> str:
+    return ""
+
+
+def task(run: object, **more: object) -> BackgroundTask:
+    return BackgroundTask(**{"name": "task", "run": run, "interval": 0.001, "description": "x", **more})  # type: ignore[arg-type]
+
+
+async def until(condition: object) -> None:
+    async with asyncio.timeout(10):
+        while not condition():  # type: ignore[operator]
+            await asyncio.sleep(0.001)
+
+
+async def test_a_failing_task_backs_off_is_visible_and_stops_no_other() -> None:
+    runs = []
+
+    async def fail() -> None:
+        raise EntrabotError("Graph is away. Bearer abcdefghijklmnopqrstuvwxyz.0123456789")
+
+    async def work() -> None:
+        runs.append(1)
+
+    supervisor = Supervisor(opened)
+    supervisor.start([("a", task(fail, name="bad")), ("b", task(work, name="good"))])
+    bad, good = supervisor.states
+    await until(lambda: len(runs) > 5 and bad.failures_in_a_row > 1)
+    await supervisor.aclose()
+
+    assert "Graph is away" in bad.to_dict()["last_error"]
+    assert "abcdefghij" not in bad.to_dict()["last_error"]
+    assert good.to_dict()["last_success_seconds_ago"] >= 0
+    assert "last_error" not in good.to_dict()
+
+
+async def test_a_success_clears_the_error() -> None:
+    outcomes = iter([RuntimeError("once"), None, None])
+
+    async def flaky() -> None:
+        if error := next(outcomes, None):
+            raise error
+
+    supervisor = Supervisor(opened)
+    supervisor.start([("a", task(flaky))])
+    (state,) = supervisor.states
+    await until(lambda: state.runs >= 3)
+    await supervisor.aclose()
+
+    assert (state.failures_in_a_row, state.last_error) == (0, "")
+
+
+async def test_an_iteration_that_hangs_is_cut_off() -> None:
+    async def hang() -> None:
+        await asyncio.Event().wait()
+
+    supervisor = Supervisor(opened)
+    supervisor.start([("a", task(hang, timeout=0.01))])
+    (state,) = supervisor.states
+    await until(lambda: state.last_error)
+    await supervisor.aclose()
+
+    assert state.last_error == "did not end within 0.01 seconds"
+
+
+async def test_a_closed_gate_is_shown_and_nothing_runs() -> None:
+    runs = []
+
+    async def closed(gate: Gate) -> str:
+        return "a session of the agent's own identity"
+
+    async def work() -> None:
+        runs.append(1)
+
+    supervisor = Supervisor(closed)
+    supervisor.start([("a", task(work, gate=Gate.AGENT_USER))])
+    (state,) = supervisor.states
+    await until(lambda: state.waiting_for)
+    await supervisor.aclose()
+
+    assert runs == []
+    assert state.to_dict()["waiting_for"] == "a session of the agent's own identity"
+
+
+async def test_an_iteration_may_ask_for_the_next_one_sooner() -> None:
+    runs = []
+
+    async def work() -> float:
+        runs.append(1)
+        return 0.0
+
+    supervisor = Supervisor(opened)
+    supervisor.start([("a", task(work, interval=3600.0))])
+    await until(lambda: len(runs) > 3)
+    await supervisor.aclose()

@@ -24,9 +24,9 @@ from entrabot_host.discovery import (
     unknown_names,
 )
 from entrabot_host.errors import PluginError
-from entrabot_host.identity.settings import BehaviourSettings
 from entrabot_host.prompt.body import Instructions, compose
 from entrabot_host.runtime import Runtime
+from entrabot_host.security.settings import EnvelopeSettings
 
 log = logging.getLogger(__name__)
 DISTRIBUTION = "entrabot-host"
@@ -48,7 +48,7 @@ class Application:
         self.runtime.adopt(self.assembly)
 
     def _envelope(self) -> bool:
-        return self.config.load(BehaviourSettings).xpia_wrap_enable
+        return self.config.load(EnvelopeSettings).enabled
 
     def _assemble(self) -> Assembly:
         loaded, problems = load_plugins(self.installed, self.selection)

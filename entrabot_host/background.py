@@ -107,6 +107,6 @@ class Supervisor:
         if cause != state.last_error:
             log.warning("background task %s of plugin %s failed: %s", state.task.name, state.plugin, cause)
         state.last_error = cause
-        pause = state.task.interval * 2 ** min(state.failures_in_a_row - 1, 10)
+        pause: float = state.task.interval * 2 ** min(state.failures_in_a_row - 1, 10)
         ceiling = max(_LONGEST_PAUSE, state.task.interval)
         return min(pause, ceiling) * random.uniform(0.8, 1.2)  # noqa: S311 - spreads retries, no secret

@@ -104,10 +104,10 @@ class Stop:
         if self._event.is_set():
             return
         self._event.set()
-        for callback in self._callbacks:
-            callback()
         for child in list(self.children):
             _ask_to_end(child)
+        for callback in self._callbacks:
+            callback()
 
     def kill_children(self) -> None:
         """End every child that is still there."""
@@ -136,6 +136,8 @@ def run_server(serve: Callable[[Stop], Awaitable[None]]) -> NoReturn:
         status = loop.run_until_complete(_supervise(serve, stop))
     except SystemExit as end:
         status = end.code if isinstance(end.code, int) else int(end.code is not None)
+        if isinstance(end.code, str):
+            print(_redacted(end.code), file=sys.stderr)
     stop.request("exit")
     stop.kill_children()
     _flush()

@@ -63,10 +63,11 @@ class Client:
     def saw(self, method: str, params: Mapping[str, Any] | None, *, is_request: bool) -> None:
         """Learn from one message, before it is handled."""
         meta = (params or {}).get("_meta")
-        modern = isinstance(meta, Mapping) and types.PROTOCOL_VERSION_META_KEY in meta
-        introduced = (params or {}).get("clientInfo") if method == "initialize" else None
-        if modern:
-            introduced = meta.get(types.CLIENT_INFO_META_KEY)
+        envelope: Mapping[str, Any] = meta if isinstance(meta, Mapping) else {}
+        modern = types.PROTOCOL_VERSION_META_KEY in envelope
+        introduced = envelope.get(types.CLIENT_INFO_META_KEY) if modern else None
+        if method == "initialize":
+            introduced = (params or {}).get("clientInfo")
         if isinstance(introduced, Mapping) and isinstance(introduced.get("name"), str):
             self.name = introduced["name"].strip().lower()[:100]
         if method == "notifications/initialized" or (is_request and modern):

@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from entrabot_host.delivery.channel import ChannelClosed
+
 CHANNEL_METHOD = "notifications/claude/channel"
 _WAITING = 64
 
@@ -13,18 +15,23 @@ Notify = Callable[[str, dict[str, Any]], Awaitable[None]]
 """Writes one notification and returns when its line has left for the pipe."""
 
 
-class ChannelClosed(Exception):
-    """The host is gone, or takes no more pushes now. Nothing was handed over."""
-
-
 class PushQueue:
-    """Hands notifications to the host in order, once it is ready for them."""
+    """Hands notifications to the host in order, once it is ready for them. Implements `ChannelSink`.
 
-    def __init__(self, notify: Notify, ready: asyncio.Event) -> None:
+    initialized: set when the host can take notifications. stalled: whether it is not reading now.
+    """
+
+    def __init__(self, notify: Notify, initialized: asyncio.Event, stalled: Callable[[], bool]) -> None:
         self._notify = notify
-        self._ready = ready
+        self._initialized = initialized
+        self._stalled = stalled
         self._waiting: asyncio.Queue[tuple[dict[str, Any], asyncio.Future[None]]] = asyncio.Queue(_WAITING)
         self._sender = asyncio.create_task(self._send_all(), name="entrabot:push")
+
+    @property
+    def ready(self) -> bool:
+        """Whether a push would be written now."""
+        return self._initialized.is_set() and not (self._sender.done() or self._waiting.full() or self._stalled())
 
     async def push(self, params: dict[str, Any]) -> None:
         """Return when the line was written to the pipe. Raises `ChannelClosed` when it will not be."""
@@ -40,7 +47,7 @@ class PushQueue:
     async def _send_all(self) -> None:
         written: asyncio.Future[None] | None = None
         try:
-            await self._ready.wait()
+            await self._initialized.wait()
             while True:
                 params, written = await self._waiting.get()
                 if written.cancelled():

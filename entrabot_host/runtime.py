@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any, Generic, TypeVar
@@ -20,7 +20,9 @@ from entrabot_host.auth.provider import Attribution
 from entrabot_host.background import Supervisor
 from entrabot_host.config import Config
 from entrabot_host.delivery.inbox import ChannelSink, InboxFacet, InboxService
-from entrabot_host.errors import EntrabotError, NotStarted
+from entrabot_host.delivery.start import Beginnings
+from entrabot_host.discovery import HOST
+from entrabot_host.errors import AuthError, EntrabotError, NotStarted
 from entrabot_host.folders import Folders
 from entrabot_host.graph.client import GraphClient
 from entrabot_host.host import (
@@ -35,15 +37,18 @@ from entrabot_host.host import (
     Sponsor,
     Store,
 )
+from entrabot_host.identity.authorization import Authorizer, Grant
 from entrabot_host.identity.bindings import Bindings
 from entrabot_host.identity.facet import IdentityFacet
 from entrabot_host.identity.session import Session
 from entrabot_host.identity.settings import AgentUserSettings, BehaviourSettings, SponsorSettings
 from entrabot_host.identity.sponsors import SponsorDirectory
+from entrabot_host.identity.tenants import TenantFinder
 from entrabot_host.records.audit import AuditLog
 from entrabot_host.records.facet import RecordsFacet
 from entrabot_host.records.interactions import InteractionLog
 from entrabot_host.security.clouds import Cloud, CloudSettings, resolve_cloud
+from entrabot_host.security.settings import EnvelopeSettings
 from entrabot_host.storage.backend import MemoryBackend
 from entrabot_host.storage.facet import OwnedKeys, StoreFacet
 from entrabot_host.storage.settings import StorageSettings, open_backend
@@ -51,8 +56,9 @@ from entrabot_host.tasks import Gate, Health
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
-_STORE_OF_THE_HOST = "host"
 _LIFESPAN_SECONDS = 30.0
+_SIGN_IN_SECONDS = 10.0
+"""How long an audit line waits for a sign-in under way, to be attributed to the session rather than to the settings."""
 
 
 class Shared(Generic[T]):
@@ -111,9 +117,7 @@ class Runtime:
         """The signed-in identity, and its tokens."""
         if self._assembly is None:
             raise NotStarted("The session was used while plugins are being assembled.")
-        providers = [part.auth for part in self._assembly.contributions if part.auth is not None]
-        behaviour = self._config.load(BehaviourSettings)
-        return Session(providers, skip_agent_user=behaviour.skip_provisioning)
+        return Session([part.auth for part in self._assembly.contributions if part.auth is not None])
 
     @cached_property
     def graph(self) -> GraphClient:
@@ -123,13 +127,8 @@ class Runtime:
     @cached_property
     def sponsors(self) -> SponsorDirectory:
         """The agent's sponsors."""
-        return SponsorDirectory(
-            self.session,
-            self.graph,
-            self._config.load(SponsorSettings),
-            self._config.load(AgentUserSettings),
-            self.store(_STORE_OF_THE_HOST),
-        )
+        settings = self._config.load(SponsorSettings)
+        return SponsorDirectory(self.session, self.graph, settings, self.store(HOST))
 
     @cached_property
     def bindings(self) -> Bindings:
@@ -139,7 +138,15 @@ class Runtime:
     @cached_property
     def identity(self) -> Identity:
         """The identity facet, shared by all plugins."""
-        return IdentityFacet(self.session, self.sponsors, self.bindings, self.graph, self.cloud)
+        return IdentityFacet(self.session, self.sponsors, self._authorizer, self._tenants)
+
+    @cached_property
+    def _authorizer(self) -> Authorizer:
+        return Authorizer(self.session, self.sponsors, self.bindings, self.graph, granted=self._granted)
+
+    @cached_property
+    def _tenants(self) -> TenantFinder:
+        return TenantFinder(self.cloud, self._config.load(CloudSettings).ca_bundle)
 
     @cached_property
     def audit_log(self) -> AuditLog:
@@ -161,6 +168,7 @@ class Runtime:
             sink=self._require_sink(),
             sponsor_of=self._sponsor_of,
             on_delivered=self._delivered,
+            envelope=self._config.load(EnvelopeSettings).enabled,
         )
 
     def store(self, plugin: str) -> Store:
@@ -210,6 +218,8 @@ class Runtime:
     async def _sign_in_and_read_sponsors(self) -> None:
         await self.session.principal()
         await self.sponsors.sponsors()
+        # Graph has answered, so its clock is known: from this moment on people are heard.
+        await Beginnings(self.now).first_run(await self.backend())
 
     async def _attempted(self, what: str, part: Callable[[], Awaitable[Any]]) -> None:
         try:
@@ -242,7 +252,7 @@ class Runtime:
             await self._lifespans.aclose()
         except Exception as error:  # a plugin's failure stays its own
             log.error("a plugin's lifespan failed to end: %s: %s", type(error).__name__, error)
-        for part in ("inbox_service", "graph", "session"):
+        for part in ("inbox_service", "_tenants", "graph", "session", "audit_log"):
             if part in self.__dict__:
                 await self.__dict__[part].aclose()
 
@@ -265,17 +275,20 @@ class Runtime:
         self, plugin: str, action: str, resource: str, outcome: Outcome, metadata: Mapping[str, Any]
     ) -> str:
         """Write one audit line in the name of whoever is signed in. Raises `AttributionError`."""
+        with suppress(AuthError, TimeoutError):
+            async with asyncio.timeout(_SIGN_IN_SECONDS):
+                await self.session.principal()
         return await self.audit_log.write(
             action, resource, outcome, plugin=plugin, attribution=self._attribution(), metadata=metadata
         )
 
     def _attribution(self) -> Attribution:
-        me = self.session.current
+        me = self.session.known_principal
         return me.attribution if me is not None else Attribution.NONE
 
     def _agent_id(self) -> str:
         """The id a deed is attributed to: of the session, else of the settings; empty means refuse."""
-        me = self.session.current
+        me = self.session.known_principal
         if me is not None and (me.agent_id or me.user_id):
             return me.agent_id or me.user_id
         return self._config.load(AgentUserSettings).agent_id
@@ -292,7 +305,7 @@ class Runtime:
         self, conversation: Conversation, message: Message, sponsor: Sponsor | None, live: bool
     ) -> None:
         """After the push: bind the sponsor to the conversation, if he spoke just now; and remember the message."""
-        me = self.session.current
+        me = self.session.known_principal
         if sponsor is not None and live and me is not None and me.attribution is Attribution.AGENT:
             self.bindings.mint(sponsor, conversation, message.id, message.created)
         await self.interactions.append(
@@ -305,6 +318,15 @@ class Runtime:
                 metadata={"chat_id": conversation.id, "sender_id": message.sender_id, "sponsor": sponsor is not None},
             )
         )
+
+    async def _granted(self, grant: Grant) -> None:
+        """Record on whose word something is done before it counts."""
+        metadata = {
+            "message_id": grant.message_id,
+            "beneficiary": grant.beneficiary,
+            "sponsor": grant.sponsor.object_id,
+        }
+        await self.write_audit(HOST, "sponsor.authorize", grant.conversation.id, Outcome.SUCCESS, metadata)
 
     # --- health -----------------------------------------------------------------------------------------------------
 

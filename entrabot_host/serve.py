@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from contextlib import suppress
-from typing import Any
+from typing import Any, Protocol
 
 from entrabot_host.application import Application
 from entrabot_host.protocol import Client, build_server
@@ -22,18 +22,41 @@ LIST_SECONDS = 0.5
 async def serve(application: Application, wire: Wire) -> None:
     """Serve on ``wire`` until the client closes either pipe or this is cancelled."""
     async with StdioTransport(wire) as transport:
-        await run(application, transport.read_stream, transport.write_stream, transport.notify)
+        await run(application, transport)
 
 
-async def run(application: Application, read_stream: Any, write_stream: Any, notify: Any) -> None:
-    """Serve over a pair of streams until the read side ends. The test kit uses it in memory."""
+class Transport(Protocol):
+    """What `run` needs: the SDK's two streams, and a way to send notifications outside of a request."""
+
+    @property
+    def read_stream(self) -> Any:
+        """Messages of the client."""
+        ...
+
+    @property
+    def write_stream(self) -> Any:
+        """Messages to the client."""
+        ...
+
+    @property
+    def stalled(self) -> bool:
+        """Whether the client is not reading now."""
+        ...
+
+    async def notify(self, method: str, params: dict[str, Any]) -> None:
+        """Write a notification; returns when it has left."""
+        ...
+
+
+async def run(application: Application, transport: Transport) -> None:
+    """Serve over a transport until its read side ends."""
     client = Client()
-    pushes = PushQueue(notify, client.ready)
+    pushes = PushQueue(transport.notify, client.ready, lambda: transport.stalled)
     application.runtime.connect(pushes, lambda: {"name": client.name, "ready_for_pushes": client.ready.is_set()})
     server = build_server(application, client)
     starting = asyncio.create_task(_start(application, client), name="entrabot:start")
     try:
-        await server.run(read_stream, write_stream, server.create_initialization_options())
+        await server.run(transport.read_stream, transport.write_stream, server.create_initialization_options())
     finally:
         starting.cancel()
         await asyncio.gather(starting, return_exceptions=True)

@@ -50,7 +50,7 @@ class Signature:
     @cached_property
     def schema(self) -> dict[str, Any]:
         """The JSON schema of the arguments, without titles."""
-        schema = _without_titles(self._model.model_json_schema())
+        schema: dict[str, Any] = _without_titles(self._model.model_json_schema())
         schema.pop("description", None)
         schema.setdefault("properties", {})
         return schema

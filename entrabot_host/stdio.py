@@ -25,6 +25,7 @@ __all__ = ["LINE_LIMIT", "StdioTransport", "TransportClosed", "Wire", "claim_des
 LINE_LIMIT: Final = 96 * 1024 * 1024
 """Longest line read, in bytes: an upload of 64 MiB in base64 with room to spare."""
 
+_LONG_LINE: Final = 1024 * 1024  # bytes
 _WAITING_LINES: Final = 64
 _SETTLE_SECONDS: Final = 0.25
 _STALL_SECONDS: Final = 0.5
@@ -79,6 +80,8 @@ class StdioTransport:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._on_end = None
+        if self._stall_check is not None:
+            self._stall_check.cancel()
         try:
             if self._writer is not None:
                 await self._writer.finish(_FINISH_SECONDS)
@@ -120,7 +123,7 @@ class StdioTransport:
         from entrabot_host.wire.jsonrpc import encode
 
         if self._writer is None:
-            raise TransportClosed
+            raise TransportClosed("the transport was not entered")
         await self._writer.send(encode(message), self._after(message))
 
     async def receive(self) -> SessionMessage:
@@ -161,14 +164,20 @@ class StdioTransport:
         line = await self._next_line()
         if isinstance(line, Overlong):
             raise overlong(self.line_limit)
+        if len(line) > _LONG_LINE:
+            await asyncio.sleep(0)  # parsing it holds the loop: whoever is due goes first
         box = [line]
         del line
         return to_message(parse(box.pop()))  # the line is freed before its value is validated: it may be 96 MiB
 
     async def _next_line(self) -> bytes | Overlong:
+        """Return the next line that is not blank."""
         assert self._reader is not None
         try:
-            return await self._reader.next()
+            while True:
+                line = await self._reader.next()
+                if isinstance(line, Overlong) or not (line.isspace() or line == b""):
+                    return line
         except EndOfLines:
             await self._settle()
             self._report_end("end of input")

@@ -81,7 +81,7 @@ class AuthProvider(Protocol):
         """
         ...
 
-    async def app_token(self, audience: str) -> Token:
+    async def app_token(self, audience: str, *, rejected: str = "") -> Token:
         """Return an app-only token of the agent identity. Raises `AuthError` where there is none."""
         ...
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from entrabot_host.builtin.audit_log import AuditLogTool
-from entrabot_host.builtin.whoami import Whoami
+from entrabot_host.builtin.whoami import APPLICATION, Whoami
 from entrabot_host.hookspecs import hookimpl
 from entrabot_host.host import Host
 from entrabot_host.tasks import HealthCheck
@@ -30,7 +30,7 @@ class HostPlugin:
                 Whoami(self._application).whoami,
                 title="Who am I",
                 hints=Hints(read_only=True, destructive=False, idempotent=True, open_world=True),
-                permissions=("User.Read", "User.Read.All", "AgentIdentity.ReadWrite.All"),
+                permissions=("User.Read", "User.Read.All", f"AgentIdentity.ReadWrite.All{APPLICATION}"),
                 external=("identity.display_name", "sponsors[].display_name"),
             ),
             Tool(

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from entrabot_host.application import Application
 
 _PART_SECONDS = 20.0
+APPLICATION = " (application)"
+"""Ends the name of a permission that the agent identity needs as an app role, not the agent user as a scope."""
 
 
 class Whoami:
@@ -51,7 +53,11 @@ class Whoami:
         try:
             me = await session.principal()
         except EntrabotError as error:
-            attempts = [{"provider": attempt.provider, "error": attempt.error} for attempt in session.attempts]
+            attempts = [
+                {"provider": attempt.provider, "error": attempt.error.message}
+                for attempt in session.attempts
+                if attempt.error is not None
+            ]
             return {"state": str(session.state), "error": error.to_dict(), "attempts": attempts}
         shown = {
             "state": str(session.state),
@@ -77,7 +83,7 @@ class Whoami:
         except EntrabotError:
             return {"needed": sorted(needed)}
         granted = _scopes(token.secret)
-        missing = {permission: tools for permission, tools in needed.items() if permission not in granted}
+        missing = {permission: tools for permission, tools in needed.items() if not _has(granted, permission)}
         return (
             {"granted": sorted(granted), "not_in_the_users_token": missing} if granted else {"needed": sorted(needed)}
         )
@@ -140,6 +146,14 @@ async def _checked(check: HealthCheck) -> dict[str, Any]:
         health = Health(False, f"the check itself failed: {type(error).__name__}", "Report it to the plugin's author.")
     shown: dict[str, Any] = {"check": check.name, "ok": health.ok, "summary": health.summary}
     return {**shown, "remedy": health.remedy} if health.remedy else shown
+
+
+def _has(granted: set[str], permission: str) -> bool:
+    """Whether the scopes include the permission or a wider one. Application permissions are not in a user's token."""
+    if permission.endswith(APPLICATION):
+        return True
+    wider = permission.replace(".ReadBasic", ".Read"), permission.replace(".Read", ".ReadWrite", 1)
+    return any(name in granted or f"{name}.All" in granted for name in (permission, *wider))
 
 
 def _scopes(token: str) -> set[str]:

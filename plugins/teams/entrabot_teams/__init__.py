@@ -1,1 +1,1 @@
-"""Microsoft Teams for Entrabot."""
+"""Microsoft Teams for Entrabot: chats, messages, and hearing what people say."""

@@ -1,0 +1,210 @@
+"""Who this session is: one identity, found once, by the first auth provider that succeeds."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from entrabot_host.auth.provider import Attribution, AuthProvider, Principal, Token
+from entrabot_host.errors import AuthError, NotSignedIn
+
+SIGN_IN_SECONDS = 300.0
+RETRY_SECONDS = 15.0
+
+_log = logging.getLogger(__name__)
+
+
+class State(StrEnum):
+    """Where a session stands. From ``AGENT_USER`` and ``DELEGATED`` there is no way back."""
+
+    UNAUTHENTICATED = "unauthenticated"
+    AUTHENTICATING = "authenticating"
+    AGENT_USER = "agent-user"
+    DELEGATED = "delegated"
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """A provider that was tried or passed over in the last sign-in. ``error`` is None where it succeeded."""
+
+    provider: str
+    error: AuthError | None
+
+
+@dataclass(frozen=True)
+class _SignedIn:
+    provider: AuthProvider
+    principal: Principal
+
+
+class Session:
+    """Signs in with the best provider that works and asks that one for tokens ever after.
+
+    Providers are tried by falling priority. A failed sign-in leaves the session unauthenticated, and a later call
+    tries again, at most every 15 seconds; whoever calls meanwhile waits for the same attempt. Once signed in, the
+    identity never changes: a provider that fails later raises, and no other takes its place.
+
+    skip_reason: why nobody is to be signed in at all; then no provider is tried.
+    """
+
+    def __init__(self, providers: Sequence[AuthProvider], *, skip_reason: str = "") -> None:
+        self._providers = sorted(providers, key=lambda provider: (-provider.priority, provider.name))
+        self._skip_reason = skip_reason
+        self._signed_in: _SignedIn | None = None
+        self._running: asyncio.Task[_SignedIn] | None = None
+        self._failure: AuthError | None = None
+        self._failed_at = 0.0
+        self._attempts: list[Attempt] = []
+        self._closed = False
+
+    @property
+    def state(self) -> State:
+        """Where the session stands."""
+        if self._signed_in:
+            agent = self._signed_in.principal.attribution is Attribution.AGENT
+            return State.AGENT_USER if agent else State.DELEGATED
+        return State.AUTHENTICATING if self._running else State.UNAUTHENTICATED
+
+    @property
+    def attempts(self) -> list[Attempt]:
+        """The providers tried in the last sign-in, in order, with their failures."""
+        return list(self._attempts)
+
+    @property
+    def known_principal(self) -> Principal | None:
+        """Who is signed in, without waiting."""
+        return self._signed_in.principal if self._signed_in else None
+
+    async def start(self) -> None:
+        """Sign in. A failure is kept for `principal` to raise; it is no error here."""
+        try:
+            await self._sign_in()
+        except AuthError as error:
+            _log.warning("Nobody is signed in: %s %s", error.message, error.remedy)
+
+    async def principal(self) -> Principal:
+        """Return who is signed in, waiting for a sign-in that is under way. Raises the `AuthError` of the first try."""
+        return (await self._sign_in()).principal
+
+    async def token(self, audience: str, *, rejected: str = "", claims: str = "") -> Token:
+        """Return a token of the signed-in identity for ``audience``. Raises `AuthError`."""
+        provider = (await self._sign_in()).provider
+        return await provider.token(audience, rejected=rejected, claims=claims)
+
+    async def app_token(self, audience: str, *, rejected: str = "") -> Token:
+        """Return an app-only token of the agent identity for ``audience``. Raises `AuthError`."""
+        provider = (await self._sign_in()).provider
+        return await provider.app_token(audience, rejected=rejected)  # type: ignore[call-arg]
+
+    async def aclose(self) -> None:
+        """Stop a sign-in that is under way and close all providers. No network."""
+        self._closed = True
+        if self._running:
+            self._running.cancel()
+            await asyncio.wait({self._running}, timeout=1.0)
+        for provider in self._providers:
+            try:
+                await provider.aclose()
+            except Exception:  # as in `_try`: one provider's bug must not leave the others open
+                _log.exception("The auth provider %s could not be closed", provider.name)
+
+    async def _sign_in(self) -> _SignedIn:
+        if self._signed_in:
+            return self._signed_in
+        if self._closed:
+            raise NotSignedIn("The session is closed.")
+        task = self._running or self._begin()
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            current = asyncio.current_task()
+            if self._closed and task.cancelled() and not (current and current.cancelling()):
+                raise NotSignedIn("The session was closed while it signed in.") from None
+            raise
+
+    def _begin(self) -> asyncio.Task[_SignedIn]:
+        if self._failure and time.monotonic() - self._failed_at < RETRY_SECONDS:
+            raise self._failure.with_traceback(None)
+        self._running = asyncio.create_task(self._try_all())
+        self._running.add_done_callback(self._ended)
+        return self._running
+
+    def _ended(self, task: asyncio.Task[_SignedIn]) -> None:
+        self._running = None
+        if task.cancelled():
+            return
+        error = task.exception()  # looked at even when nobody waits any more, so that it is not reported as lost
+        if error is None:
+            self._signed_in = task.result()
+        elif isinstance(error, AuthError):
+            self._failure, self._failed_at = error, time.monotonic()
+
+    async def _try_all(self) -> _SignedIn:
+        self._attempts = []
+        if self._skip_reason:
+            raise NotSignedIn(f"Nobody is signed in: {self._skip_reason}")
+        passed_over: list[str] = []
+        for provider in self._providers:
+            if reason := _reason_against(provider):
+                passed_over.append(f"{provider.name}: {reason}")
+                continue
+            if principal := await self._try(provider):
+                self._announce(principal)
+                return _SignedIn(provider, principal)
+        raise self._first_failure() or _nothing_configured(passed_over)
+
+    async def _try(self, provider: AuthProvider) -> Principal | None:
+        try:
+            async with asyncio.timeout(SIGN_IN_SECONDS):
+                principal = await provider.sign_in()
+            if principal.attribution is Attribution.NONE:
+                raise AuthError(f"The provider {provider.name} does not say in whose name it acts.")
+        except AuthError as error:
+            self._attempts.append(Attempt(provider.name, error))
+            return None
+        except TimeoutError:
+            self._attempts.append(Attempt(provider.name, AuthError(f"Signing in with {provider.name} took too long.")))
+            return None
+        except Exception as error:  # a provider may be anybody's code, and its bug must not keep the others from trying
+            _log.exception("The auth provider %s failed unexpectedly", provider.name)
+            failure = AuthError(f"The auth provider {provider.name} failed with {type(error).__name__}.")
+            self._attempts.append(Attempt(provider.name, failure))
+            return None
+        self._attempts.append(Attempt(provider.name, None))
+        return principal
+
+    def _first_failure(self) -> AuthError | None:
+        return next((attempt.error for attempt in self._attempts if attempt.error), None)
+
+    def _announce(self, principal: Principal) -> None:
+        failure = self._first_failure()
+        if principal.attribution is Attribution.DELEGATED_HUMAN and failure:
+            _log.warning(
+                "FALLING BACK TO A PERSON'S IDENTITY: this session acts as %s, in that person's own name, because "
+                "signing in as the agent failed: %s %s",
+                principal.user_name or principal.user_id,
+                failure.message,
+                failure.remedy,
+            )
+        else:
+            _log.info("Signed in as %s (%s)", principal.user_name or principal.user_id, principal.attribution)
+
+
+def _reason_against(provider: AuthProvider) -> str | None:
+    try:
+        return provider.unavailable()
+    except Exception as error:  # as in `Session._try`
+        _log.exception("The auth provider %s failed unexpectedly", provider.name)
+        return f"it failed with {type(error).__name__}"
+
+
+def _nothing_configured(passed_over: Sequence[str]) -> NotSignedIn:
+    why = "; ".join(passed_over) or "no auth provider is installed"
+    return NotSignedIn(
+        f"Nobody is signed in: no identity is configured ({why}).",
+        remedy="Set the variables named here, in the environment or in the file named by --env-file.",
+    )

@@ -1,0 +1,31 @@
+"""Records as one plugin sees them."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from entrabot_host.host import Interaction, Outcome
+from entrabot_host.records.interactions import InteractionLog
+
+WriteAudit = Callable[[str, str, str, Outcome, Mapping[str, Any]], Awaitable[str]]
+"""From plugin, action, resource, outcome and metadata to the event id."""
+
+
+class RecordsFacet:
+    """Implements `entrabot_host.host.Records` for one plugin."""
+
+    def __init__(self, plugin: str, write_audit: WriteAudit, interactions: InteractionLog) -> None:
+        self._plugin = plugin
+        self._write_audit = write_audit
+        self._interactions = interactions
+
+    async def audit(
+        self, action: str, resource: str, outcome: Outcome, metadata: Mapping[str, Any] | None = None
+    ) -> str:
+        """Write an audit line stamped with this plugin; return its event id. Raises `AttributionError`."""
+        return await self._write_audit(self._plugin, action, resource, outcome, metadata or {})
+
+    async def interaction(self, entry: Interaction) -> None:
+        """Append to the interaction log."""
+        await self._interactions.append(entry)

@@ -1,0 +1,1 @@
+"""The line transport below the MCP SDK: descriptors, lines, pipes, JSON-RPC lines."""

@@ -1,0 +1,191 @@
+"""Graph's front: authentication, routing, limits, and the headers of every answer."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+from urllib.parse import parse_qsl, unquote
+from uuid import uuid4
+
+from entrabot_sandbox import batch, chats, messages, scopes, users
+from entrabot_sandbox.calls import Call, Principal
+from entrabot_sandbox.errors import GraphError, unauthenticated
+from entrabot_sandbox.reply import Reply
+from entrabot_sandbox.state import State
+from entrabot_sandbox.throttle import kind_of
+from entrabot_sandbox.tokens import Claims, TokenInvalidError
+
+Handler = Callable[[Call], Awaitable[Reply]]
+
+JSON_TYPE = "application/json;odata.metadata=minimal;odata.streaming=true;IEEE754Compatible=false;charset=utf-8"
+
+
+@dataclass(frozen=True)
+class Route:
+    """A pattern of path segments (``{name}`` captures one) and a handler for each method."""
+
+    pattern: str
+    handlers: dict[str, Handler]
+
+    def match(self, segments: list[str]) -> dict[str, str] | None:
+        """What the pattern captures, None if the path is another one."""
+        wanted = self.pattern.split("/")
+        if len(wanted) != len(segments):
+            return None
+        pairs = list(zip(wanted, segments, strict=True))
+        if any(not name.startswith("{") and name.lower() != value.lower() for name, value in pairs):
+            return None
+        return {name[1:-1]: value for name, value in pairs if name.startswith("{")}
+
+
+def _chat_routes(prefix: str, *, personal: bool) -> list[Route]:
+    message = f"{prefix}/{{chat}}/messages/{{message}}"
+    routes = [
+        Route(f"{prefix}/{{chat}}", {"GET": chats.get_chat}),
+        Route(f"{prefix}/{{chat}}/members", {"GET": chats.list_members, "POST": chats.add_member}),
+        Route(f"{prefix}/{{chat}}/members/{{member}}", {"GET": chats.get_member}),
+        Route(f"{prefix}/{{chat}}/messages", {"GET": messages.list_messages, "POST": messages.send}),
+        Route(message, {"GET": messages.get_message, "PATCH": messages.update}),
+        Route(f"{message}/hostedContents", {"GET": messages.list_hosted}),
+        Route(f"{message}/hostedContents/{{hosted}}", {"GET": messages.get_hosted}),
+        Route(f"{message}/hostedContents/{{hosted}}/$value", {"GET": messages.get_hosted_bytes}),
+    ]
+    deletions: dict[str, dict[str, Handler]] = {
+        "softDelete": {"POST": messages.soft_delete} if personal else {},
+        "undoSoftDelete": {"POST": messages.undo_soft_delete} if personal else {},
+    }
+    return routes + [Route(f"{message}/{name}", handlers) for name, handlers in deletions.items()]
+
+
+ROUTES = (
+    Route("$batch", {"POST": batch.run}),
+    Route("me", {"GET": users.get_me}),
+    Route("users/{user}", {"GET": users.get_user}),
+    Route("serviceprincipals/{principal}/microsoft.graph.agentIdentity/sponsors", {"GET": users.list_sponsors}),
+    Route("chats", {"POST": chats.create_chat}),
+    Route("me/chats", {"GET": chats.list_chats}),
+    Route("users/{user}/chats", {"GET": chats.list_chats}),
+    *_chat_routes("chats", personal=False),
+    *_chat_routes("me/chats", personal=True),
+    *_chat_routes("users/{user}/chats", personal=True),
+)
+
+
+async def serve(
+    state: State, method: str, raw_path: str, raw_query: str, headers: dict[str, str], body: bytes
+) -> Reply:
+    """Answer one request to ``/v1.0``; the path starts after that."""
+    try:
+        principal = authenticate(state, headers.get("authorization", ""))
+    except GraphError as error:
+        return refuse(state, error, headers)
+    return await answer(make_call(state, method, raw_path, raw_query, headers, body, principal))
+
+
+def make_call(
+    state: State,
+    method: str,
+    raw_path: str,
+    raw_query: str,
+    headers: dict[str, str],
+    body: bytes,
+    principal: Principal,
+) -> Call:
+    """Take a request apart; segments are percent-decoded one by one."""
+    segments = [unquote(segment) for segment in raw_path.strip("/").split("/")]
+    query = parse_qsl(raw_query, keep_blank_values=True)
+    return Call(state, method, raw_path, segments, query, headers, body, principal)
+
+
+async def answer(call: Call) -> Reply:
+    """Route a call whose caller is known, and finish the answer's headers."""
+    try:
+        handler = _route(call)
+        kind = kind_of(call.method, call.segments)
+        if kind is not None:
+            call.state.throttle.admit(call.principal.app_id, call.principal.tenant.id, kind)
+        reply = await handler(call)
+    except GraphError as error:
+        return refuse(call.state, error, call.headers, call.request_id)
+    return _finish(reply, call.request_id, call.client_request_id)
+
+
+def refuse(state: State, error: GraphError, headers: dict[str, str], request_id: str = "") -> Reply:
+    """The answer that carries Graph's error envelope."""
+    request_id = request_id or str(uuid4())
+    client_request_id = headers.get("client-request-id") or request_id
+    inner = {
+        "date": state.clock.now().strftime("%Y-%m-%dT%H:%M:%S"),
+        "request-id": request_id,
+        "client-request-id": client_request_id,
+    }
+    body = {"error": {"code": error.code, "message": error.message, "innerError": inner}}
+    return _finish(Reply(error.status, error.headers, json=body), request_id, client_request_id)
+
+
+def authenticate(state: State, authorization: str) -> Principal:
+    """Who is calling. Raises GraphError (401) when the token is missing, expired, foreign or for something else."""
+    scheme, _, token = authorization.partition(" ")
+    refused = partial(unauthenticated, login_url=state.base)
+    if scheme.lower() != "bearer" or not token.strip():
+        raise refused("Access token is empty.")
+    try:
+        claims = state.issuer.read(token.strip())
+    except TokenInvalidError as error:
+        message = "Access token has expired or is not yet valid." if error.expired else "Access token is malformed."
+        raise refused(message) from error
+    if claims["aud"] not in (scopes.GRAPH_URL, scopes.GRAPH_APP_ID, state.base):
+        raise refused("Access token validation failure. Invalid audience.")
+    return _principal(state, claims, refused)
+
+
+def _principal(state: State, claims: Claims, refused: Callable[[str], GraphError]) -> Principal:
+    tenant = state.directory.tenant(claims["tid"])
+    if tenant is None:
+        raise refused("Access token validation failure. Invalid tenant.")
+    user = state.directory.user(tenant, claims["oid"]) if claims["idtyp"] == "user" else None
+    if claims["idtyp"] == "user" and user is None:
+        raise refused("The user on the token no longer exists.")
+    granted = frozenset(str(claims.get("scp", "")).split())
+    return Principal(claims["appid"], tenant, user, granted, frozenset(claims.get("roles", ())))
+
+
+def _route(call: Call) -> Handler:
+    for route in ROUTES:
+        params = route.match(call.segments)
+        if params is not None:
+            call.params = params
+            return _handler(route, call.method)
+    raise _unknown(call)
+
+
+def _handler(route: Route, method: str) -> Handler:
+    if method not in route.handlers:
+        headers: dict[str, str] = {"Allow": ", ".join(route.handlers)} if route.handlers else {}
+        raise GraphError(405, "MethodNotAllowed", "The method is not allowed on this resource.", headers)
+    return route.handlers[method]
+
+
+_ELSEWHERE = re.compile(
+    r"^(me|users|groups|drives|drive|sites|shares|teams|applications|servicePrincipals|directoryObjects|chats|"
+    r"search|subscriptions|communications|organization)$",
+    re.IGNORECASE,
+)
+
+
+def _unknown(call: Call) -> GraphError:
+    if _ELSEWHERE.match(call.segments[0]):
+        message = f"Graph may know {call.method} {call.path}, but this sandbox does not stand in for it."
+        return GraphError(501, "NotImplemented", message)
+    return GraphError(400, "BadRequest", f"Resource not found for the segment '{call.segments[0]}'.")
+
+
+def _finish(reply: Reply, request_id: str, client_request_id: str) -> Reply:
+    headers: dict[str, Any] = {"request-id": request_id, "client-request-id": client_request_id}
+    if reply.json is not None:
+        headers["Content-Type"] = JSON_TYPE
+    reply.headers = {**headers, **reply.headers}
+    return reply

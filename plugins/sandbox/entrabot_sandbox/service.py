@@ -1,0 +1,167 @@
+"""What surrounds every request: faults, the record of what was asked, and the edge to HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from urllib.parse import parse_qs, unquote
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from entrabot_sandbox import graph
+from entrabot_sandbox.calls import Call
+from entrabot_sandbox.errors import ConnectionDroppedError, EntraError, GraphError
+from entrabot_sandbox.reply import Reply
+from entrabot_sandbox.state import State
+
+ABORT = "entrabot_sandbox.abort"
+
+Refuse = Callable[[GraphError], Reply]
+Handle = Callable[[], Awaitable[Reply]]
+
+
+async def attend(
+    state: State,
+    method: str,
+    path: str,
+    query: str,
+    handle: Handle,
+    refuse: Refuse,
+    *,
+    batch: bool = False,
+    detail: dict[str, str] | None = None,
+) -> Reply:
+    """Handle a request under the faults in force, and note it. Raises ConnectionDroppedError."""
+    status = 0
+    try:
+        try:
+            lose_answer = await state.faults.before(method, path)
+        except GraphError as error:
+            reply = refuse(error)
+        else:
+            reply = await handle()
+            if lose_answer:
+                raise ConnectionDroppedError
+        status = reply.status
+    finally:
+        state.recorder.add(method, path, query, status, batch=batch, detail=detail or {})
+    return reply
+
+
+async def attend_part(call: Call, query: str) -> Reply:
+    """Handle one request of a batch."""
+    path = "/v1.0" + unquote(call.path)
+    return await attend(
+        call.state,
+        call.method,
+        path,
+        query,
+        lambda: graph.answer(call),
+        lambda error: graph.refuse(call.state, error, call.headers),
+        batch=True,
+    )
+
+
+class Service:
+    """The HTTP endpoints of Graph and Entra."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+
+    async def graph(self, request: Request) -> Response:
+        """Everything under ``/v1.0``."""
+        state, headers, body = self._state, _headers(request), await request.body()
+        raw = request.scope["raw_path"].decode("ascii").removeprefix("/v1.0")
+        query = request.url.query
+        return await self._http(
+            request,
+            lambda: graph.serve(state, request.method, raw, query, headers, body),
+            lambda error: graph.refuse(state, error, headers),
+        )
+
+    async def other_version(self, request: Request) -> Response:
+        """``/beta``: not stood in for."""
+        error = GraphError(400, "BadRequest", "Invalid version: this sandbox has v1.0 only.")
+        reply = graph.refuse(self._state, error, _headers(request))
+
+        async def handle() -> Reply:
+            return reply
+
+        return await self._http(request, handle, lambda _: reply)
+
+    async def token(self, request: Request) -> Response:
+        """``POST /{tenant}/oauth2/v2.0/token``."""
+        body, headers = await request.body(), _headers(request)
+        tenant, correlation_id = request.path_params["tenant"], headers.get("client-request-id", "")
+
+        async def handle() -> Reply:
+            return self._state.entra.token(tenant, headers.get("content-type", ""), body, correlation_id)
+
+        return await self._http(request, handle, self._entra_refusal(correlation_id), _token_detail(body))
+
+    async def discovery(self, request: Request) -> Response:
+        """The OpenID configuration, in both versions."""
+        version = "v2.0" if "/v2.0/" in request.url.path else "v1"
+
+        async def handle() -> Reply:
+            return self._state.entra.discovery(request.path_params["tenant"], version)
+
+        return await self._http(request, handle, self._entra_refusal(""))
+
+    async def keys(self, request: Request) -> Response:
+        """The signing keys."""
+
+        async def handle() -> Reply:
+            return Reply(200, json=self._state.issuer.jwks())
+
+        return await self._http(request, handle, self._entra_refusal(""))
+
+    def _entra_refusal(self, correlation_id: str) -> Refuse:
+        def refuse(error: GraphError) -> Reply:
+            name = "temporarily_unavailable" if error.status in (429, 500, 502, 503, 504) else "invalid_request"
+            refusal = EntraError(error.status, name, 90033, "A transient error has occurred. Please try again.")
+            reply = self._state.entra.refusal(refusal, correlation_id)
+            reply.headers |= error.headers
+            return reply
+
+        return refuse
+
+    async def _http(
+        self, request: Request, handle: Handle, refuse: Refuse, detail: dict[str, str] | None = None
+    ) -> Response:
+        path, query = request.url.path, request.url.query
+        try:
+            reply = await attend(self._state, request.method, _path(request), query, handle, refuse, detail=detail)
+        except ConnectionDroppedError:
+            return _CutConnection(path)
+        headers = {"Date": self._state.clock.http_date(), **reply.headers}
+        if reply.json is not None:
+            headers.setdefault("Content-Type", "application/json; charset=utf-8")
+        return Response(reply.content(), reply.status, headers)
+
+
+class _CutConnection(Response):
+    """Sends nothing and cuts the connection."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        scope[ABORT]()
+        async with asyncio.timeout(5):
+            while (await receive())["type"] != "http.disconnect":
+                pass
+
+
+def _headers(request: Request) -> dict[str, str]:
+    return {name.lower(): value for name, value in request.headers.items()}
+
+
+def _path(request: Request) -> str:
+    return str(request.scope["path"])
+
+
+def _token_detail(body: bytes) -> dict[str, str]:
+    """What of a token request may be noted: nothing that would be worth stealing."""
+    form = parse_qs(body.decode("ascii", "replace"))
+    names = ("grant_type", "client_id", "scope", "fmi_path", "user_id", "username")
+    return {name: form[name][0] for name in names if name in form}

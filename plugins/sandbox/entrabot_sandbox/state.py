@@ -1,0 +1,85 @@
+"""Everything one sandbox holds, and how it starts over."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from cryptography import x509
+
+from entrabot_sandbox import defaults
+from entrabot_sandbox.certificates import make_blueprint_certificate, write_private
+from entrabot_sandbox.clock import Clock
+from entrabot_sandbox.conversations import Conversations
+from entrabot_sandbox.directory import AgentIdentity, Directory, Guids, User
+from entrabot_sandbox.entra import Entra
+from entrabot_sandbox.faults import Faults
+from entrabot_sandbox.recorder import Recorder
+from entrabot_sandbox.throttle import Throttle
+from entrabot_sandbox.tokens import Issuer
+
+
+class State:
+    """The services' memory. ``base`` is scheme, host and port; ``folder`` holds what must be a file."""
+
+    def __init__(self, base: str, folder: Path) -> None:
+        self.base = base
+        self.folder = folder
+        self.guids = Guids()
+        self.clock = Clock()
+        self.recorder = Recorder(self.clock)
+        self.faults = Faults()
+        self.throttle = Throttle()
+        self.issuer = Issuer(self.clock, base)
+        self.blueprint_file, self._certificate = self.new_certificate("blueprint")
+        self.reset()
+
+    def reset(self) -> None:
+        """Back to the tenancy and the settings of the start; ids, keys and issued tokens stay."""
+        self.directory: Directory = defaults.build(self.guids, self._certificate)
+        self.entra = Entra(self.issuer, self.directory)
+        self.clock.offset = 0.0
+        self.conversations = Conversations(self.clock)
+        self.ordering_taken = True
+        self.issuer.lifetime = None
+        self.throttle.reset()
+        self.faults.clear()
+        self.recorder.clear()
+
+    @property
+    def agent(self) -> AgentIdentity:
+        """The agent identity that the environment names."""
+        return self.directory.agents[0]
+
+    @property
+    def agent_user(self) -> User:
+        """The agent's user account."""
+        return next(user for user in self.directory.users if user.agent is self.agent)
+
+    def new_certificate(self, name: str) -> tuple[Path, x509.Certificate]:
+        """Make a blueprint certificate and write key and certificate to a file only we can read."""
+        certificate, pem = make_blueprint_certificate(f"Entrabot sandbox {name}")
+        path = self.folder / f"{name}.pem"
+        write_private(path, pem)
+        return path, certificate
+
+    def environment(self, ca_file: Path) -> dict[str, str]:
+        """The settings that a server needs to live in this tenant."""
+        agent, user = self.agent, self.agent_user
+        local = "127.0.0.1,localhost,::1"
+        return {
+            "ENTRABOT_TENANT_ID": agent.tenant.id,
+            "ENTRABOT_BLUEPRINT_APP_ID": agent.blueprint.app_id,
+            "ENTRABOT_AGENT_ID": agent.app_id,
+            "ENTRABOT_AGENT_OBJECT_ID": agent.object_id,
+            "ENTRABOT_AGENT_USER_ID": user.id,
+            "ENTRABOT_AGENT_UPN": user.upn,
+            "ENTRABOT_BLUEPRINT_CERT_FILE": str(self.blueprint_file),
+            "ENTRABOT_LOGIN_URL": self.base,
+            "ENTRABOT_GRAPH_URL": self.base,
+            "ENTRABOT_CA_BUNDLE": str(ca_file),
+            "ENTRABOT_DATA_DIR": str(self.folder / "data"),
+            "ENTRABOT_LOG_DIR": str(self.folder / "logs"),
+            "ENTRABOT_AUDIT_DIR": str(self.folder / "audit"),
+            "NO_PROXY": local,
+            "no_proxy": local,
+        }

@@ -1,0 +1,105 @@
+"""What the Teams plugin offers."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Any
+
+from entrabot_host import (
+    Audit,
+    BackgroundTask,
+    Gate,
+    HealthCheck,
+    Hints,
+    Host,
+    Outbound,
+    PromptFragment,
+    Tool,
+    hookimpl,
+)
+from entrabot_teams.domain import teams_of
+from entrabot_teams.prompt import FRAGMENT
+
+_READS = Hints(read_only=True, destructive=False, idempotent=True, open_world=True)
+_OPENS = Hints(read_only=False, destructive=False, idempotent=True, open_world=True)
+_SENDS = Hints(read_only=False, destructive=False, idempotent=False, open_world=True)
+
+
+@hookimpl
+def register_tools(host: Host) -> Iterable[Tool]:
+    """Chats and messages."""
+    teams = teams_of(host)
+    return [
+        Tool(
+            teams.sending.send_teams_message,
+            title="Send Teams message",
+            hints=_SENDS,
+            permissions=("ChatMessage.Send", "Chat.Read"),
+            external=(),
+            audit=Audit(action="teams.send_message", resource="chat_id"),
+            outbound=Outbound(text="message", conversation="chat_id"),
+        ),
+        Tool(
+            teams.chats.list_chat_members,
+            title="List chat members",
+            hints=_READS,
+            permissions=("Chat.Read",),
+            external=("members[].name", "members[].email"),
+        ),
+        Tool(
+            teams.chats.create_chat,
+            title="Open 1:1 Teams chat",
+            hints=_OPENS,
+            permissions=("Chat.Create", "Chat.Read"),
+            external=(),
+            audit=Audit(action="teams.create_chat", resource="target_email"),
+        ),
+        Tool(
+            teams.reading.read_teams_messages,
+            title="Read Teams messages",
+            hints=_READS,
+            permissions=("Chat.Read",),
+            external=("messages[].content", "messages[].from"),
+        ),
+    ]
+
+
+@hookimpl
+def background_tasks(host: Host) -> Iterable[BackgroundTask]:
+    """Hearing people in watched chats, and finding new chats."""
+    teams = teams_of(host)
+    return [
+        BackgroundTask(
+            name="teams-poll",
+            run=teams.changes.beat,
+            interval=teams.settings.poll_seconds,
+            description="Looks for new messages in all watched chats",
+            gate=Gate.SIGNED_IN,
+            provides=("sponsor-presence",),
+        ),
+        BackgroundTask(
+            name="teams-discovery",
+            run=teams.changes.discover,
+            interval=120.0,
+            description="Finds chats that are not watched yet and watches them",
+            gate=Gate.AGENT_USER,
+        ),
+    ]
+
+
+@hookimpl
+def prompt_fragments() -> PromptFragment:
+    """How to talk in Teams."""
+    return FRAGMENT
+
+
+@hookimpl
+def body_state(host: Host) -> Mapping[str, Callable[[], Awaitable[Any]]]:
+    """How many chats are watched, and what is wrong with them."""
+    return {"teams": teams_of(host).state}
+
+
+@hookimpl
+def health_checks(host: Host) -> Iterable[HealthCheck]:
+    """Whether Teams can be reached."""
+    return [HealthCheck("teams", teams_of(host).reachable)]

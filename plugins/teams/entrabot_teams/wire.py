@@ -1,0 +1,217 @@
+"""Graph's JSON for chats and messages, read once into typed values that survive every odd case."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from enum import StrEnum
+from typing import Any
+
+from entrabot_host import Attribution, Principal
+from entrabot_teams.text import html_to_text
+
+OWN_PREFIX = "[EntraBot]"
+"""Starts every message sent in a person's name, so that readers and the agent itself can tell."""
+
+Json = dict[str, Any]
+
+
+class Kind(StrEnum):
+    """What a row of a chat's message list is."""
+
+    MESSAGE = "message"
+    DELETED = "deleted"
+    SYSTEM = "system"
+    APP = "app"
+    """Written by a bot or a connector."""
+
+
+@dataclass(frozen=True)
+class ChatMessage:
+    """One row of a chat's message list. Times are aware; ``content`` is what Graph holds, HTML if ``is_html``.
+
+    quoted: ids of the messages it answers. added: object ids of people whom a system event let in.
+    """
+
+    id: str
+    kind: Kind
+    created: datetime
+    modified: datetime
+    content: str = field(default="", repr=False)
+    is_html: bool = True
+    edited: bool = False
+    sender_id: str = ""
+    sender_tenant: str = ""
+    sender_name: str = ""
+    event: str = ""
+    added: frozenset[str] = frozenset()
+    mentioned: frozenset[str] = frozenset()
+    quoted: tuple[str, ...] = ()
+    attachments: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    def text(self) -> str:
+        """Return the plain text. Parses HTML: call it in a worker thread."""
+        if self.kind in (Kind.DELETED, Kind.SYSTEM):
+            return ""
+        text = html_to_text(self.content, self.attachments) if self.is_html else self.content.strip()
+        loose = [shown for key, shown in self.attachments.items() if shown and f'id="{key}"' not in self.content]
+        return "\n".join([text, *loose] if text else loose)
+
+    def is_own(self, me: Principal) -> bool:
+        """Whether the agent wrote it. In a person's name only the prefix tells his words from the agent's."""
+        if self.sender_id != me.user_id:
+            return False
+        return me.attribution is Attribution.AGENT or self.text().startswith(OWN_PREFIX)
+
+
+def message_of(row: Any) -> ChatMessage | None:
+    """Read a ``chatMessage``; None when it has no id or no time, so that nothing can be said about it."""
+    row = _mapping(row)
+    created = moment(row.get("createdDateTime"))
+    if not _text(row.get("id")) or created is None:
+        return None
+    body, detail = _mapping(row.get("body")), _mapping(row.get("eventDetail"))
+    kind, sender = _kind(row), _sender(row)
+    attachments = [item for item in map(_mapping, _rows(row.get("attachments"))) if item]
+    return ChatMessage(
+        id=_text(row["id"]),
+        kind=kind,
+        created=created,
+        modified=moment(row.get("lastModifiedDateTime")) or created,
+        content=_text(body.get("content")),
+        is_html=_text(body.get("contentType")).lower() != "text",
+        edited=bool(row.get("lastEditedDateTime")),
+        sender_id=_text(sender.get("id")),
+        sender_tenant=_text(sender.get("tenantId")),
+        sender_name=_text(sender.get("displayName")),
+        event=_event(detail),
+        added=_people(detail.get("members")) if _event(detail) in ("membersAdded", "membersJoined") else frozenset(),
+        mentioned=frozenset(_mentioned(item) for item in _rows(row.get("mentions"))) - {""},
+        quoted=tuple(quoted for item in attachments if (quoted := _quoted(item))),
+        attachments={_text(item.get("id")): _shown(item) for item in attachments},
+    )
+
+
+def messages_of(rows: Any) -> list[ChatMessage]:
+    """Read a page of messages, leaving out what cannot be read."""
+    return [message for row in _rows(rows) if (message := message_of(row)) is not None]
+
+
+def _kind(row: Json) -> Kind:
+    if row.get("deletedDateTime"):
+        return Kind.DELETED
+    origin = _mapping(row.get("from"))
+    is_plain = _text(row.get("messageType")) in ("message", "")
+    if row.get("eventDetail") or not is_plain or not (origin.get("user") or origin.get("application")):
+        return Kind.SYSTEM
+    return Kind.MESSAGE if origin.get("user") else Kind.APP
+
+
+def _sender(row: Json) -> Json:
+    origin = _mapping(row.get("from"))
+    return _mapping(origin.get("user") or origin.get("application"))
+
+
+def _event(detail: Json) -> str:
+    """Turn ``#microsoft.graph.membersAddedEventMessageDetail`` into ``membersAdded``."""
+    return _text(detail.get("@odata.type")).rpartition(".")[2].removesuffix("EventMessageDetail")
+
+
+def _people(rows: Any) -> frozenset[str]:
+    return frozenset(_text(_mapping(row).get("id")) for row in _rows(rows)) - {""}
+
+
+def _mentioned(item: Any) -> str:
+    return _text(_mapping(_mapping(_mapping(item).get("mentioned")).get("user")).get("id"))
+
+
+def _quoted(attachment: Json) -> str:
+    if attachment.get("contentType") != "messageReference":
+        return ""
+    try:
+        content = _mapping(json.loads(_text(attachment.get("content")) or "{}"))
+    except (ValueError, RecursionError):
+        content = {}
+    return _text(content.get("messageId")) or _text(attachment.get("id"))
+
+
+def _shown(attachment: Json) -> str:
+    """What stands for an attachment in the text; a quotation is told by its id elsewhere."""
+    kind, name = _text(attachment.get("contentType")), _text(attachment.get("name"))
+    if kind == "messageReference":
+        return ""
+    if kind == "reference":
+        return f"[file: {' '.join(part for part in (name, _text(attachment.get('contentUrl'))) if part)}]"
+    if kind == "forwardedMessageReference":
+        return "[forwarded message]"
+    label = "card" if ".card." in kind else "attachment"
+    return f"[{label}: {name}]" if name else f"[{label}]"
+
+
+@dataclass(frozen=True)
+class Head:
+    """What a list of chats shows about one of them. ``preview_id`` is empty when it has no last message."""
+
+    chat_id: str
+    created: datetime | None = None
+    preview_id: str = ""
+    preview_created: datetime | None = None
+
+
+def head_of(row: Any) -> Head | None:
+    """Read a ``chat`` with its ``lastMessagePreview``; None when it has no id."""
+    row = _mapping(row)
+    if not (chat_id := _text(row.get("id"))):
+        return None
+    preview = _mapping(row.get("lastMessagePreview"))
+    return Head(
+        chat_id,
+        moment(row.get("createdDateTime")),
+        _text(preview.get("id")),
+        moment(preview.get("createdDateTime")),
+    )
+
+
+def heads_of(rows: Any) -> list[Head]:
+    """Read a page of chats."""
+    return [head for row in _rows(rows) if (head := head_of(row)) is not None]
+
+
+# --- values ---------------------------------------------------------------------------------------------------------
+
+
+def moment(text: Any) -> datetime | None:
+    """Read Graph's time; None when it is none."""
+    try:
+        found = datetime.fromisoformat(text)
+    except (TypeError, ValueError):
+        return None
+    return found if found.tzinfo else found.replace(tzinfo=UTC)
+
+
+def http_moment(text: str) -> datetime | None:
+    """Read a ``Date`` header, whole seconds."""
+    try:
+        return parsedate_to_datetime(text).astimezone(UTC)
+    except (TypeError, ValueError):
+        return None
+
+
+def iso(time: datetime) -> str:
+    """Write a time as Graph's filters take it, cut to milliseconds."""
+    return time.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="milliseconds") + "Z"
+
+
+def _mapping(value: Any) -> Json:
+    return value if isinstance(value, dict) else {}
+
+
+def _rows(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""

@@ -1,0 +1,389 @@
+"""Hearing people: what a look costs, what it finds, and what it survives. On the wire."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from entrabot_sandbox.client import Sandbox
+from entrabot_teams.api import ChatApi
+from entrabot_teams.changes import ChangeSource
+from entrabot_teams.chatstate import GIVE_UP_SECONDS
+from entrabot_teams.settings import TeamsSettings
+from entrabot_teams.watching import WatchedChats
+
+from entrabot_host import Attribution
+from entrabot_host.graph.client import GraphClient
+from tests.teams.parts import Clock, PlainHost, principal
+
+MESSAGES = "/v1.0/chats/*/messages"
+
+
+@dataclass
+class Ear:
+    """A change source with a clock that can be moved, and the means to see what it asked."""
+
+    source: ChangeSource
+    watched: WatchedChats
+    clock: Clock
+    sandbox: Sandbox
+
+    async def beat(self) -> list[str]:
+        """Look once; return the requests that it took."""
+        await self.sandbox.clear_requests()
+        await self.source.beat()
+        return [f"{asked['method']} {asked['path']}" for asked in await self.sandbox.requests() if not asked["batch"]]
+
+    async def later(self, seconds: float) -> None:
+        """Let time pass, here and at Graph."""
+        self.clock.offset += seconds
+        await self.sandbox.set_clock(self.clock.offset)
+
+
+@pytest.fixture
+async def ear(host: PlainHost, sandbox: Sandbox) -> Ear:
+    clock, api = Clock(), ChatApi(host)
+    watched = WatchedChats(host, clock)
+    return Ear(ChangeSource(host, api, watched, TeamsSettings(), clock), watched, clock, sandbox)
+
+
+async def many_chats(sandbox: Sandbox, count: int) -> list[str]:
+    """Chats of the agent that have one message each."""
+    found = []
+    for number in range(count):
+        chat = await sandbox.create_chat("alice", ["agent", "bob"], topic=f"Chat {number}")
+        await sandbox.say("alice", f"old {number}", chat=chat["id"])
+        found.append(chat["id"])
+    return found
+
+
+# --- cost -----------------------------------------------------------------------------------------------------------
+
+
+async def test_a_quiet_beat_is_one_request_and_one_new_message_costs_two(
+    ear: Ear, host: PlainHost, sandbox: Sandbox
+) -> None:
+    chats = await many_chats(sandbox, 60)
+    await ear.beat()
+    assert len(host.inbox.texts()) == 60
+    await ear.later(200)
+    await ear.beat()
+
+    positions, offers = host.inbox.positions, host.inbox.offers
+    assert await ear.beat() == ["GET /v1.0/me/chats"]
+    assert (host.inbox.positions, host.inbox.offers) == (positions, offers)
+
+    await sandbox.say("bob", "news", chat=chats[7])
+    asked = await ear.beat()
+    assert len(asked) == 2
+    assert host.inbox.texts(chats[7]) == ["old 7", "news"]
+    assert await ear.beat() == ["GET /v1.0/me/chats"]
+
+
+async def test_a_restart_reads_only_what_is_not_done(ear: Ear, host: PlainHost, sandbox: Sandbox) -> None:
+    chats = await many_chats(sandbox, 3)
+    await ear.beat()
+    await ear.later(100)
+    await sandbox.say("bob", "while nobody listened", chat=chats[1])
+    again = Ear(
+        ChangeSource(host, ChatApi(host), ear.watched, TeamsSettings(), ear.clock), ear.watched, ear.clock, sandbox
+    )
+    asked = await again.beat()
+    assert len([request for request in asked if request.endswith("/messages")]) == 1
+    assert host.inbox.texts(chats[1]) == ["old 1", "while nobody listened"]
+
+
+@pytest.mark.parametrize("change", ["edit", "react", "delete", "rename"])
+async def test_what_is_no_new_message_delivers_nothing(
+    ear: Ear, host: PlainHost, sandbox: Sandbox, change: str
+) -> None:
+    (chat,) = await many_chats(sandbox, 1)
+    last = await sandbox.say("alice", "last", chat=chat)
+    await ear.beat()
+    if change == "edit":
+        await sandbox.edit("alice", chat, last["id"], "edited")
+    elif change == "react":
+        await sandbox.react("bob", chat, last["id"])
+    elif change == "delete":
+        await sandbox.delete("alice", chat, last["id"])
+    else:
+        await sandbox.rename("alice", chat, "Another topic")
+    await ear.later(200)
+    await ear.beat()
+    assert host.inbox.texts() == ["old 0", "last"]
+    assert await ear.beat() == ["GET /v1.0/me/chats"]
+
+
+async def test_own_messages_are_not_heard(ear: Ear, host: PlainHost, sandbox: Sandbox) -> None:
+    (chat,) = await many_chats(sandbox, 1)
+    await ChatApi(host).post_message(chat, {"body": {"contentType": "html", "content": "mine"}})
+    await ear.beat()
+    assert host.inbox.texts() == ["old 0"]
+
+
+async def test_the_beat_is_shorter_during_a_conversation(host: PlainHost, sandbox: Sandbox) -> None:
+    clock, api = Clock(), ChatApi(host)
+    settings = TeamsSettings.model_validate({"ENTRABOT_LIVE_POLL_SECONDS": "1.5"})
+    source = ChangeSource(host, api, WatchedChats(host, clock), settings, clock)
+    assert await source.beat() == 5.0
+    source.spoke()
+    assert await source.beat() == 1.5
+    clock.offset += 121
+    assert await source.beat() == 5.0
+
+
+# --- what is heard --------------------------------------------------------------------------------------------------
+
+
+async def test_the_first_message_of_a_new_chat(ear: Ear, host: PlainHost, sandbox: Sandbox) -> None:
+    await ear.beat()
+    said = await sandbox.say("carol", html='<p>Hi <b>there</b> <a href="https://x.example/">you</a></p>')
+    await ear.beat()
+    (message,) = host.inbox.done[said["chatId"]].values()
+    carol = sandbox.people["carol"]
+    assert message.text == "Hi there you (https://x.example/)"
+    assert (message.id, message.sender_id, message.sender_tenant) == (said["id"], carol["id"], carol["tenant_id"])
+    assert message.meta == {"chat_type": "oneOnOne"}
+    assert said["chatId"] in await ear.watched.all()
+
+
+async def test_mentions_and_quotes_are_told(ear: Ear, host: PlainHost, sandbox: Sandbox) -> None:
+    group = await sandbox.create_chat("alice", ["agent", "bob"], topic="Plan")
+    first = await sandbox.say("alice", "one", chat=group["id"])
+    await sandbox.say("bob", html="<p>two</p>", chat=group["id"], reply_to=first["id"], mention=["agent"])
+    await ear.beat()
+    second = list(host.inbox.done[group["id"]].values())[1]
+    assert second.meta == {"chat_type": "group", "mentions_me": "yes", "reply_to_ids": first["id"]}
+
+
+@pytest.mark.parametrize("history", [True, False])
+async def test_an_old_group_s_history_is_not_heard(ear: Ear, host: PlainHost, sandbox: Sandbox, history: bool) -> None:
+    group = await sandbox.create_chat("alice", ["bob", "carol"], topic="Old")
+    for number in range(3):
+        await sandbox.say("bob", f"history {number}", chat=group["id"])
+    await ear.beat()
+    await sandbox.add_member("alice", group["id"], "agent", history=history)
+    await sandbox.say("bob", "welcome", chat=group["id"])
+    await ear.beat()
+    assert host.inbox.texts() == ["welcome"]
+
+
+async def test_a_burst_comes_whole_and_in_order(ear: Ear, host: PlainHost, sandbox: Sandbox) -> None:
+    (chat,) = await many_chats(sandbox, 1)
+    await ear.beat()
+    for number in range(60):
+        await sandbox.say("alice" if number % 2 else "bob", str(number), chat=chat)
+    await ear.beat()
+    assert host.inbox.texts() == ["old 0", *map(str, range(60))]
+
+
+async def test_a_message_that_is_visible_late(ear: Ear, host: PlainHost, sandbox: Sandbox) -> None:
+    (chat,) = await many_chats(sandbox, 1)
+    await ear.beat()
+    said = await sandbox.say("alice", "late", chat=chat)
+    empty = await sandbox.fault("status", method="GET", path=MESSAGES, status=404)
+    await ear.beat()
+    assert host.inbox.texts() == ["old 0"]
+    await sandbox.call("DELETE", f"/faults/{empty['id']}")
+    await ear.later(30)
+    await ear.beat()
+    assert host.inbox.texts() == ["old 0", "late"]
+    assert said["id"] in host.inbox.done[chat]
+
+
+async def test_what_no_session_took_is_offered_again_without_asking_graph(
+    ear: Ear, host: PlainHost, sandbox: Sandbox
+) -> None:
+    await many_chats(sandbox, 1)
+    host.inbox.takes = False
+    await ear.beat()
+    offers = host.inbox.offers
+    assert await ear.beat() == ["GET /v1.0/me/chats"]
+    assert host.inbox.offers == offers + 1
+    host.inbox.takes = True
+    await ear.beat()
+    assert host.inbox.texts() == ["old 0"]
+    offers = host.inbox.offers
+    await ear.beat()
+    assert host.inbox.offers == offers
+
+
+async def test_a_long_backlog_that_waits_is_kept_in_part_and_heard_in_whole(
+    ear: Ear, host: PlainHost, sandbox: Sandbox
+) -> None:
+    (chat,) = await many_chats(sandbox, 1)
+    for number in range(70):
+        await sandbox.say("bob", str(number), chat=chat)
+    host.inbox.takes = False
+    await ear.beat()
+    host.inbox.takes = True
+    await ear.beat()
+    assert len(host.inbox.texts()) == 50
+    await ear.beat()
+    assert host.inbox.texts() == ["old 0", *map(str, range(70))]
+
+
+# --- what it survives -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("how", ["refused", "ignored"])
+async def test_no_order_means_a_sweep(ear: Ear, host: PlainHost, sandbox: Sandbox, how: str) -> None:
+    chats = await many_chats(sandbox, 4)
+    if how == "ignored":
+        await sandbox.settings(ordering_taken=False)
+        for number in (0, 2, 1):
+            await sandbox.say("alice", f"more {number}", chat=chats[number])
+    else:
+        await sandbox.fault("status", method="GET", path="/v1.0/me/chats", status=400, count=1)
+    await ear.beat()
+    assert not ear.source.report()["sorted_by_graph"]
+    await sandbox.say("bob", "news", chat=chats[3])
+    asked = await ear.beat()
+    assert len(asked) == 2
+    assert host.inbox.texts(chats[3]) == ["old 3", "news"]
+    ear.clock.offset += 3601
+    assert ear.source.report()["sorted_by_graph"]
+
+
+async def test_one_chat_s_failure_stops_no_other(
+    ear: Ear, host: PlainHost, sandbox: Sandbox, caplog: pytest.LogCaptureFixture
+) -> None:
+    chats = await many_chats(sandbox, 3)
+    host.inbox.broken_for = chats[1]
+    await ear.beat()
+    assert sorted(host.inbox.texts()) == ["old 0", "old 2"]
+    assert ear.source.report()["failing"] == {chats[1]: "StorageError: The record cannot be read."}
+    assert caplog.text.count("cannot be read: StorageError") == 1
+    positions = host.inbox.positions
+    await ear.beat()
+    assert host.inbox.positions == positions
+    host.inbox.broken_for = ""
+    await ear.later(30)
+    await ear.beat()
+    assert sorted(host.inbox.texts()) == ["old 0", "old 1", "old 2"]
+    assert ear.source.report()["chats_failing"] == 0
+
+
+async def test_a_failed_look_loses_nothing(ear: Ear, host: PlainHost, sandbox: Sandbox) -> None:
+    from entrabot_host import GraphError
+
+    (chat,) = await many_chats(sandbox, 1)
+    await ear.beat()
+    await ear.later(300)
+    await sandbox.say("bob", "news", chat=chat)
+    await sandbox.fault("status", method="GET", path="/v1.0/me/chats", status=403, count=1)
+    with pytest.raises(GraphError):
+        await ear.beat()
+    await ear.later(300)
+    await ear.beat()
+    assert host.inbox.texts() == ["old 0", "news"]
+
+
+async def test_reads_fall_back_to_order_of_creation(ear: Ear, host: PlainHost, sandbox: Sandbox) -> None:
+    (chat,) = await many_chats(sandbox, 1)
+    await sandbox.fault("status", method="GET", path=MESSAGES, status=400, count=1)
+    await ear.beat()
+    assert host.inbox.texts(chat) == ["old 0"]
+
+
+async def test_a_preview_that_reading_never_returns_is_given_up(
+    ear: Ear, host: PlainHost, sandbox: Sandbox, graph: GraphClient
+) -> None:
+    """The list shows a message; reading answers as if it were not there."""
+    (chat,) = await many_chats(sandbox, 1)
+    await ear.beat()
+    said = await sandbox.say("alice", "ghost", chat=chat)
+
+    class Forgetful:
+        """Graph, but for one message."""
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(graph, name)
+
+        async def request(self, method: str, path: str, **more: Any) -> Any:
+            answer = await graph.request(method, path, **more)
+            if path.endswith("/messages"):
+                answer.body["value"] = [row for row in answer.body["value"] if row["id"] != said["id"]]
+            return answer
+
+    host.graph = Forgetful()
+    assert len(await ear.beat()) == 2
+    assert await ear.beat() == ["GET /v1.0/me/chats"]
+    reads = 0
+    passed = 0.0
+    while passed < GIVE_UP_SECONDS + 200:
+        ear.clock.offset += 5
+        passed += 5
+        reads += len([request for request in await ear.beat() if request.endswith("/messages")])
+    assert 5 < reads < 15
+    assert ear.source.report()["previews_given_up"] == 1
+    host.graph = graph
+    await sandbox.say("alice", "real", chat=chat)
+    await ear.beat()
+    assert host.inbox.texts() == ["old 0", "ghost", "real"]
+
+
+# --- discovery and other identities ---------------------------------------------------------------------------------
+
+
+async def test_discovery_registers_all_in_one_write(ear: Ear, host: PlainHost, sandbox: Sandbox) -> None:
+    chats = await many_chats(sandbox, 55)
+    await sandbox.clear_requests()
+    await ear.source.discover()
+    assert await ear.watched.all() == set(chats)
+    assert host.store.writes == 1
+    assert "orderby" not in str(await sandbox.requests()).lower()
+    await ear.source.discover()
+    assert host.store.writes == 1
+
+
+async def test_discovery_retries_what_could_not_be_written(ear: Ear, host: PlainHost, sandbox: Sandbox) -> None:
+    (chat,) = await many_chats(sandbox, 1)
+    host.store.broken = True
+    await ear.source.discover()
+    host.store.broken = False
+    ear.clock.offset += 120
+    await ear.source.discover()
+    assert host.store.values["watched_chats"] == f"{chat}\n".encode()
+
+
+async def test_a_chat_without_messages_is_looked_at_once_a_minute(ear: Ear, host: PlainHost, sandbox: Sandbox) -> None:
+    await sandbox.create_chat("alice", ["agent"])
+    assert "POST /v1.0/$batch" in await ear.beat()
+    assert await ear.beat() == ["GET /v1.0/me/chats"]
+    ear.clock.offset += 61
+    assert "POST /v1.0/$batch" in await ear.beat()
+    await sandbox.say("alice", "hello")
+    await ear.beat()
+    assert host.inbox.texts() == ["hello"]
+
+
+@pytest.mark.parametrize("ordered", [True, False])
+async def test_in_a_person_s_name_only_watched_chats_are_heard(
+    ear: Ear, host: PlainHost, sandbox: Sandbox, ordered: bool
+) -> None:
+    host.identity.principal = principal(sandbox.environment, Attribution.DELEGATED_HUMAN)
+    if not ordered:
+        await sandbox.fault("status", method="GET", path="/v1.0/me/chats", status=400, count=1)
+    chats = await many_chats(sandbox, 4)
+    await ear.beat()
+    assert await sandbox.requests() == []
+    await ear.watched.add([chats[2]])
+    await ear.beat()
+    await sandbox.say("bob", "news", chat=chats[2])
+    await sandbox.say("bob", "private", chat=chats[1])
+    asked = await ear.beat()
+    assert host.inbox.texts() == ["old 2", "news"]
+    assert list(host.inbox.done) == [chats[2]]
+    assert ("GET /v1.0/me/chats" in asked) is ordered
+    assert len(asked) == 2
+
+
+async def test_a_watched_chat_that_is_gone_stops_nothing(ear: Ear, host: PlainHost, sandbox: Sandbox) -> None:
+    (chat,) = await many_chats(sandbox, 1)
+    gone = f"19:{'0' * 32}@thread.v2"
+    await ear.watched.add([gone])
+    await ear.beat()
+    assert host.inbox.texts(chat) == ["old 0"]
+    assert list(ear.source.report()["failing"]) == [gone]

@@ -94,7 +94,8 @@ class Config:
         return [self._declared[name] for name in sorted(self._declared)]
 
     def _declare(self, name: str, owner: str, info: FieldInfo) -> None:
-        default = "" if info.is_required() or info.default in (None, "", ()) else str(info.default)
+        value = None if info.is_required() else info.get_default(call_default_factory=True, validated_data={})
+        default = "" if value in (None, "", ()) else str(value).replace(str(Path.home()), "~", 1)
         self._declared[name] = Setting(
             name=name,
             owner=owner or "host",

@@ -161,8 +161,17 @@ class GraphUnavailable(GraphError):
 
     default_remedy = "Check the network and the service's status, then try again."
 
-    def __init__(self, message: str, *, outcome_unknown: bool = False, status: int = 0, remedy: str = "") -> None:
-        super().__init__(message, status=status, remedy=remedy)
+    def __init__(
+        self,
+        message: str,
+        *,
+        outcome_unknown: bool = False,
+        status: int = 0,
+        code: str = "",
+        request_id: str = "",
+        remedy: str = "",
+    ) -> None:
+        super().__init__(message, status=status, code=code, request_id=request_id, remedy=remedy)
         self.outcome_unknown = outcome_unknown
         self.details["outcome_unknown"] = outcome_unknown
 

@@ -106,8 +106,8 @@ class GraphResponse:
     """An answer of Graph. ``body`` is the decoded JSON, None when there is none; header names are lower-case."""
 
     status: int
-    headers: Mapping[str, str]
-    body: Any = None
+    headers: Mapping[str, str] = field(repr=False)
+    body: Any = field(default=None, repr=False)
     content: bytes = field(default=b"", repr=False)
 
 
@@ -135,12 +135,13 @@ class Graph(Protocol):
         *,
         params: Mapping[str, str] | None = None,
         json: Any = None,
+        content: bytes | None = None,
         headers: Mapping[str, str] | None = None,
         app_only: bool = False,
         beta: bool = False,
         timeout: float = 30.0,
     ) -> GraphResponse:
-        """Send one request. GET is retried; others only when Graph says that it did nothing.
+        """Send one request with a JSON body, raw ``content`` or none. GET is retried; others only when Graph says that it did nothing.
 
         Raises `GraphError` and its kinds; `GraphUnavailable.outcome_unknown` when an unsafe request may have landed.
         """

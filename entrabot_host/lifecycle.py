@@ -166,8 +166,8 @@ def _error(serving: asyncio.Future[None]) -> BaseException | None:
 
 
 async def _wait_for_children(stop: Stop) -> None:
-    while any(not _has_ended(child) for child in stop.children) and stop.remaining(SOFT_SECONDS) > 0:
-        await asyncio.sleep(_CHILD_POLL_SECONDS)
+    while stop.remaining(SOFT_SECONDS) > 0 and not all(map(_has_ended, stop.children)):  # noqa: ASYNC110
+        await asyncio.sleep(_CHILD_POLL_SECONDS)  # a Popen tells of its end only when asked
 
 
 def _handle_signals(stop: Stop) -> None:

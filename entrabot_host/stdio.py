@@ -1,7 +1,13 @@
 """The MCP transport over standard input and output, on the event loop and cancellable at any moment.
 
 `claim_descriptors` comes first, before any plugin is imported. `StdioTransport` then offers the two streams that the
-SDK's serving loops want. The SDK itself is imported with the first message, not before.
+SDK's serving loops want. The SDK itself is imported with the first message, not before::
+
+    wire = claim_descriptors()
+    ...
+    async with StdioTransport(wire, on_end=stop.request) as transport:
+        stop.on_request(transport.abort_if_stalled)
+        await serve_dual_era_loop(server, transport.read_stream, transport.write_stream, lifespan_state=state)
 """
 
 from __future__ import annotations
@@ -14,7 +20,15 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 from entrabot_host.wire.descriptors import Wire, claim_descriptors
 from entrabot_host.wire.lines import LineSplitter, Overlong
-from entrabot_host.wire.pipes import EndOfLines, LineReader, LineWriter, TransportClosed, open_reader, open_writer
+from entrabot_host.wire.pipes import (
+    EndOfLines,
+    LineReader,
+    LineWriter,
+    TransportClosed,
+    open_reader,
+    open_writer,
+    same_file,
+)
 
 if TYPE_CHECKING:
     from mcp.shared.message import SessionMessage
@@ -70,8 +84,10 @@ class StdioTransport:
         self._stall_check: asyncio.TimerHandle | None = None
 
     async def __aenter__(self) -> Self:
-        self._writer = await open_writer(self._wire.write_fd, self._writer_lost, self._writer_full)
-        self._reader = await open_reader(self._wire.read_fd, LineSplitter(self.line_limit), self._waiting_lines)
+        fds, shared = self._wire, same_file(*self._wire)
+        splitter = LineSplitter(self.line_limit)
+        self._writer = await open_writer(fds.write_fd, self._writer_lost, self._writer_full, shared=shared)
+        self._reader = await open_reader(fds.read_fd, splitter, self._waiting_lines, shared=shared)
         if self._closed.is_set():
             self._reader.hang_up()
         return self

@@ -11,6 +11,7 @@ from entrabot_host.delivery.book import Book
 from entrabot_host.delivery.channel import ChannelClosed, ChannelSink
 from entrabot_host.delivery.handover import HandOver, OnDelivered, Talk, Verdict
 from entrabot_host.delivery.lease import next_floor
+from entrabot_host.delivery.record import SENT_KEPT
 from entrabot_host.delivery.sessions import Sessions
 from entrabot_host.delivery.start import Beginnings
 from entrabot_host.host import Conversation, Delivery, Message, Position
@@ -64,9 +65,10 @@ class InboxService:
         The agent's own messages that are known are among the ids.
         """
         talk = self._talk(conversation)
-        record = (await self._hand_over.open(talk, start)).record
+        await self._hand_over.open(talk, start)
         if talk.spoken:
             await self._hand_over.note_sent(talk)
+        record = (await self._hand_over.open(talk)).record
         return Position(max(record.floor, talk.floor), frozenset({*record.ids, *record.sent, *talk.spoken}))
 
     async def deliver(self, conversation: Conversation, messages: Sequence[Message], covered_to: datetime) -> Delivery:
@@ -96,7 +98,7 @@ class InboxService:
     async def spoke(self, conversation: Conversation, message_id: str) -> None:
         """Record that this session sent ``message_id``. Raises `StorageError`; then it is recorded later."""
         talk = self._talk(conversation)
-        talk.spoken.append(message_id)
+        talk.spoken = [*talk.spoken, message_id][-SENT_KEPT:]
         await self._hand_over.note_sent(talk)
 
     async def unseen(self, limit: int) -> Sequence[tuple[Conversation, Message]]:

@@ -85,6 +85,7 @@ class GraphClient:
         *,
         params: Mapping[str, str] | None = None,
         json: Any = None,
+        content: bytes | None = None,
         headers: Mapping[str, str] | None = None,
         app_only: bool = False,
         beta: bool = False,
@@ -92,12 +93,15 @@ class GraphClient:
     ) -> GraphResponse:
         """Send one request; ``timeout`` bounds the whole of it in seconds, waits and repetitions included.
 
+        The body is ``json``, or raw ``content`` with the content type that ``headers`` name, or none.
+
         A redirect is returned, not followed: its ``location`` header is for `download`. Raises `GraphError` and its
         kinds, `AuthError` when there is no token, `TokenAudienceError` for a next link that leaves Graph.
         """
         method = method.upper()
         url = resolve(self._cloud, path, params=params, beta=beta)
-        outgoing = Outgoing(method, url, *_encoded(json, checked_headers(headers)))
+        checked = checked_headers(headers)
+        outgoing = Outgoing(method, url, *(_encoded(json, checked) if content is None else (checked, content)))
 
         async def admit() -> None:
             await self._limiter.acquire(method, _below_version(self._cloud, url))
@@ -182,7 +186,7 @@ class GraphClient:
         tries = 0
         while True:
             tries += 1
-            outcome = await self._attempt(outgoing, admit, app_only=app_only, seconds=deadline - self._clock())
+            outcome = await self._attempt(outgoing, admit, app_only=app_only, deadline=deadline)
             if isinstance(outcome, Answer) and outcome.status < 400:
                 return outcome
             asked: float | None = None
@@ -196,14 +200,14 @@ class GraphClient:
             await self._sleep(pause)
 
     async def _attempt(
-        self, outgoing: Outgoing, admit: Callable[[], Awaitable[None]], *, app_only: bool, seconds: float
+        self, outgoing: Outgoing, admit: Callable[[], Awaitable[None]], *, app_only: bool, deadline: float
     ) -> Answer | WireFailure:
         try:
-            await self._take_turn(admit, seconds)
+            await self._take_turn(admit, deadline - self._clock())
             headers = {**outgoing.headers, "client-request-id": str(uuid.uuid4())}
             once = Outgoing(outgoing.method, outgoing.url, headers, outgoing.content)
             auth = bearer(self._cloud, self._tokens, app_only=app_only)
-            answer = await self._wire.exchange(once, seconds=seconds, max_bytes=MAX_BODY, auth=auth)
+            answer = await self._wire.exchange(once, seconds=deadline - self._clock(), max_bytes=MAX_BODY, auth=auth)
         except WireFailure as failure:
             log.debug("%s got no answer: %s", outgoing.method, failure.reason.value)
             return failure

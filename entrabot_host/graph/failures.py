@@ -88,10 +88,10 @@ def _typed(status: int, message: str, code: str, request_id: str, *, safe: bool,
         return GraphThrottled(message, status=status, code=code, request_id=request_id, remedy=remedy)
     if status >= 500 and status not in _PERMANENT:
         unknown = not safe and status != 503
-        error = GraphUnavailable(message, status=status, outcome_unknown=unknown, remedy=_later(wait, unknown))
-        error.code = error.details["code"] = code
-        error.request_id = error.details["request_id"] = request_id
-        return error
+        remedy = _later(wait, unknown)
+        return GraphUnavailable(
+            message, outcome_unknown=unknown, status=status, code=code, request_id=request_id, remedy=remedy
+        )
     kind = {403: GraphForbidden, 404: GraphNotFound}.get(status, GraphError)
     remedy = _REMEDIES.get(status, "")
     return kind(message, status=status, code=code, request_id=request_id, remedy=remedy)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -51,7 +51,14 @@ class Session:
     skip_reason: why nobody is to be signed in at all; then no provider is tried.
     """
 
-    def __init__(self, providers: Sequence[AuthProvider], *, skip_reason: str = "") -> None:
+    def __init__(
+        self,
+        providers: Sequence[AuthProvider],
+        *,
+        skip_reason: str = "",
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._clock = clock
         self._providers = sorted(providers, key=lambda provider: (-provider.priority, provider.name))
         self._skip_reason = skip_reason
         self._signed_in: _SignedIn | None = None
@@ -127,7 +134,7 @@ class Session:
             raise
 
     def _begin(self) -> asyncio.Task[_SignedIn]:
-        if self._failure and time.monotonic() - self._failed_at < RETRY_SECONDS:
+        if self._failure and self._clock() - self._failed_at < RETRY_SECONDS:
             raise self._failure.with_traceback(None)
         self._running = asyncio.create_task(self._try_all())
         self._running.add_done_callback(self._ended)
@@ -141,7 +148,7 @@ class Session:
         if error is None:
             self._signed_in = task.result()
         elif isinstance(error, AuthError):
-            self._failure, self._failed_at = error, time.monotonic()
+            self._failure, self._failed_at = error, self._clock()
 
     async def _try_all(self) -> _SignedIn:
         self._attempts = []

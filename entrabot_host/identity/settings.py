@@ -137,7 +137,7 @@ class SponsorSettings(BaseModel):
     )
     mails: Words = Field(
         default=(),
-        validation_alias=AliasChoices("ENTRABOT_HUMAN_USER_MAILS", "ENTRABOT_HUMAN_USER_MAIL"),
+        alias="ENTRABOT_HUMAN_USER_MAILS",
         description="Mail addresses of the sponsors; the first receives the daily summary",
     )
     tenant_ids: AlignedGuids = Field(

@@ -245,11 +245,11 @@ class LineWriter(asyncio.BaseProtocol):
             outgoing.after()
 
 
-async def open_reader(fd: int, splitter: LineSplitter, waiting_lines: int) -> LineReader:
-    """Return a reader fed from the descriptor, which it owns from now on."""
+async def open_reader(fd: int, splitter: LineSplitter, waiting_lines: int, *, shared: bool) -> LineReader:
+    """Return a reader fed from the descriptor, which it owns from now on; ``shared`` if the writer has the same file."""
     reader = LineReader(splitter, waiting_lines)
     loop = asyncio.get_running_loop()
-    if _can_poll(fd, selectors.EVENT_READ):
+    if not shared and _can_poll(fd, selectors.EVENT_READ):
         handle, _ = await loop.connect_read_pipe(lambda: reader, os.fdopen(fd, "rb", buffering=0))
         reader.attach(handle)
     else:
@@ -257,11 +257,14 @@ async def open_reader(fd: int, splitter: LineSplitter, waiting_lines: int) -> Li
     return reader
 
 
-async def open_writer(fd: int, on_lost: Callable[[], None], on_full: Callable[[], None]) -> LineWriter:
-    """Return a writer to the descriptor, which it owns from now on."""
+async def open_writer(fd: int, on_lost: Callable[[], None], on_full: Callable[[], None], *, shared: bool) -> LineWriter:
+    """Return a writer to the descriptor, which it owns from now on; ``shared`` if the reader has the same file.
+
+    The event loop takes whatever can be read from an output for its end, so a socket used both ways needs threads.
+    """
     writer = LineWriter(on_lost, on_full)
     loop = asyncio.get_running_loop()
-    if _can_poll(fd, selectors.EVENT_WRITE):
+    if not shared and _can_poll(fd, selectors.EVENT_WRITE):
         handle, _ = await loop.connect_write_pipe(lambda: writer, os.fdopen(fd, "wb", buffering=0))
         handle.set_write_buffer_limits(high=0)  # "not full" then means "everything has left"
         writer.attach(handle)
@@ -276,7 +279,7 @@ def _can_poll(fd: int, event: int) -> bool:
     Regular files and the null device cannot be polled. A terminal or pipe shared with standard error would become
     non-blocking for both.
     """
-    if os.name == "nt" or _same_file(fd, 2):
+    if os.name == "nt" or same_file(fd, 2):
         return False
     with selectors.DefaultSelector() as selector:
         try:
@@ -286,7 +289,8 @@ def _can_poll(fd: int, event: int) -> bool:
     return True
 
 
-def _same_file(fd: int, other: int) -> bool:
+def same_file(fd: int, other: int) -> bool:
+    """Tell whether two descriptors stand for the same pipe, socket, terminal or file."""
     try:
         return os.path.sameopenfile(fd, other)
     except OSError:

@@ -57,7 +57,7 @@ class ControlClient:
 
         params = {name: value for name, value in query.items() if value is not None}
         try:
-            response = await self._http.request(method, self.control_url + path, json=body, params=params)
+            response = await self._http.request(method, self.control_url + path, json=body, params=params or None)
         except httpx.HTTPError as error:
             raise SandboxError(f"The sandbox can't be reached: {type(error).__name__}") from error
         if response.is_error:

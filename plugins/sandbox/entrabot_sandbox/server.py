@@ -76,7 +76,8 @@ def run(port: int, announce: Announce, *, until_stdin_closes: bool) -> int:
 
 
 async def _serve(port: int, folder: Path, announce: Announce, until_stdin_closes: bool) -> None:
-    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    # The protocol is named because asyncio turns Nagle's delay off only for sockets that say they are TCP.
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     with listener:
         listener.bind(("127.0.0.1", port))

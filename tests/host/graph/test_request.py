@@ -50,6 +50,15 @@ async def test_a_request_and_its_answer(graph: GraphClient, server: Server, toke
     assert tokens.calls == [("https://graph.microsoft.com", "", "")]
 
 
+async def test_raw_content_goes_out_as_it_is_with_the_token(graph: GraphClient, server: Server) -> None:
+    server.script.append(answer(201, {"id": "1"}))
+    await graph.request("PUT", "/me/drive/items/1/content", content=b"\x00raw", headers={"Content-Type": "image/png"})
+    got = server.received[0]
+    assert got.body == b"\x00raw"
+    assert got.headers["content-type"] == "image/png"
+    assert got.headers["authorization"] == "Bearer user-1"
+
+
 async def test_json_body_beta_and_app_token(graph: GraphClient, server: Server) -> None:
     server.script.append(answer(201, {"id": "1"}))
     response = await graph.request("POST", MESSAGES, json={"t": "ü\ud800"}, beta=True, app_only=True)
@@ -142,7 +151,7 @@ async def test_claims_are_passed_on(
     assert tokens.calls[1][2] == (text if expected else "")
 
 
-async def test_a_post_refused_and_then_unreachable_was_not_done(graph: GraphClient, server: Server) -> None:
+async def test_a_post_that_was_refused_and_then_lost_may_have_been_done(graph: GraphClient, server: Server) -> None:
     server.script.extend([failure(401), DROP])
     with pytest.raises(GraphUnavailable) as caught:
         await graph.request("POST", MESSAGES, json={})
@@ -416,3 +425,21 @@ def test_the_module_imports_nothing_heavy() -> None:
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
     assert found.stdout.strip() == "[]"
+
+
+async def test_a_cancelled_request_lets_go_of_everything(graph: GraphClient, server: Server) -> None:
+    arrived = asyncio.Event()
+
+    def hang(_: object) -> object:
+        arrived.set()
+        return HANG
+
+    server.default = hang
+    task = asyncio.create_task(graph.request("GET", "/me"))
+    await asyncio.wait_for(arrived.wait(), 10)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert not graph._wire._users
+    server.default = lambda _: answer(200, {})
+    assert (await graph.request("GET", "/me")).status == 200

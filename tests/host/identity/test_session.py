@@ -11,7 +11,7 @@ from entrabot_host.errors import AuthError, NotSignedIn
 from entrabot_host.identity import session as module
 from entrabot_host.identity.session import Session, State
 
-from .fakes import FakeProvider, principal
+from .fakes import FakeProvider, Seconds, principal
 
 HUMAN = principal(Attribution.DELEGATED_HUMAN, "delegated")
 
@@ -102,11 +102,10 @@ async def test_tokens_come_from_the_provider_that_signed_in() -> None:
     assert first.asked == []
 
 
-async def test_failure_is_the_real_one_and_tried_again_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
-    now = [100.0]
-    monkeypatch.setattr(module.time, "monotonic", lambda: now[0])
+async def test_failure_is_the_real_one_and_tried_again_after_a_while() -> None:
+    clock = Seconds()
     provider = failing_agent()
-    session = Session([provider])
+    session = Session([provider], clock=clock)
     await session.start()
     assert session.state is State.UNAUTHENTICATED
     for _ in range(3):
@@ -114,11 +113,11 @@ async def test_failure_is_the_real_one_and_tried_again_after_a_while(monkeypatch
             await session.principal()
         assert caught.value is provider.outcome
     assert provider.sign_ins == 1
-    now[0] += 14
+    clock.now += 14
     with pytest.raises(AuthError):
         await session.token("aud")
     assert provider.sign_ins == 1
-    now[0] += 2
+    clock.now += 2
     provider.outcome = principal()
     assert await session.principal() == principal()
     assert session.state is State.AGENT_USER

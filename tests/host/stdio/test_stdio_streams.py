@@ -127,10 +127,10 @@ async def test_a_push_taken_back_before_its_turn_is_not_sent(ends: Ends) -> None
 
 async def test_reading_pauses_until_somebody_takes_the_lines(ends: Ends) -> None:
     async with connected(ends, waiting_lines=4) as transport:
-        writing = asyncio.create_task(asyncio.to_thread(lambda: [ends.send(method=f"m{n}") for n in range(100_000)]))
+        writing = asyncio.create_task(asyncio.to_thread(lambda: [ends.send(method=f"m{n}") for n in range(20_000)]))
         await until(lambda: transport._reader is not None and transport._reader._paused)
         assert not writing.done()
-        for n in range(100_000):
+        for n in range(20_000):
             item = await transport.read_stream.receive()
             assert isinstance(item, SessionMessage)
             assert isinstance(item.message, JSONRPCNotification)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 import time
 from collections.abc import Callable
@@ -105,6 +106,18 @@ def test_without_a_host_the_server_ends(launch: Callable[..., HostProcess], how:
     else:
         host = launch(stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
     assert host.exit_status() == 0
+
+
+def test_one_socket_for_both_directions(launch: Callable[..., HostProcess]) -> None:
+    ours, theirs = socket.socketpair()
+    with ours, ours.makefile("rwb") as stream:
+        with theirs:
+            host = launch(stdin=theirs, stdout=theirs)
+        stream.write(b'{"jsonrpc":"2.0","id":1,"method":"ping"}\n')
+        stream.flush()
+        assert json.loads(stream.readline())["id"] == 1
+        ours.shutdown(socket.SHUT_WR)
+        assert host.exit_status() == 0
 
 
 def test_three_hundred_concurrent_notifications_arrive_whole_and_in_order(shared_host: HostProcess) -> None:

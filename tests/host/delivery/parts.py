@@ -1,0 +1,171 @@
+"""A small world for delivery: a clock, a host that reads or does not, a store that fails on demand."""
+
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from entrabot_host.delivery.channel import ChannelClosed
+from entrabot_host.delivery.inbox import InboxService
+from entrabot_host.delivery.record import Record, parse, record_key
+from entrabot_host.errors import StorageError
+from entrabot_host.host import Conversation, Entry, Message, Sponsor
+from entrabot_host.storage.backend import MemoryBackend
+from entrabot_host.storage.local import LocalBackend
+
+CHAT = Conversation.chat("19:one@unq.gbl.spaces")
+START = datetime(2026, 11, 30, 12, tzinfo=UTC)
+ANN = Sponsor("ann", "Ann", frozenset({"ann@example.org"}))
+
+
+class Crash(Exception):
+    """The process died here."""
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = START
+
+    def __call__(self) -> datetime:
+        return self.now
+
+    def advance(self, seconds: float) -> datetime:
+        self.now += timedelta(seconds=seconds)
+        return self.now
+
+
+def message(identifier: str, created: datetime, text: str = "hello", **more: Any) -> Message:
+    return Message(id=identifier, created=created, text=text, sender_id=more.pop("sender_id", "ann"), **more)
+
+
+@dataclass
+class Pipe:
+    """The pipe to the host. ``before`` and ``after`` are called around each push."""
+
+    ready: bool = True
+    closed: bool = False
+    pushed: list[dict[str, str]] = field(default_factory=list)
+    contents: list[str] = field(default_factory=list)
+    before: Callable[[], Any] | None = None
+    after: Callable[[], Any] | None = None
+
+    async def push(self, params: dict[str, Any]) -> None:
+        await run(self.before)
+        if self.closed:
+            raise ChannelClosed
+        self.pushed.append(params["meta"])
+        self.contents.append(params["content"])
+        await run(self.after)
+
+    @property
+    def ids(self) -> list[str]:
+        return [meta["message_id"] for meta in self.pushed]
+
+    @property
+    def repeated(self) -> list[str]:
+        return [meta["message_id"] for meta in self.pushed if meta.get("redelivered") == "yes"]
+
+
+async def run(hook: Callable[[], Any] | None) -> None:
+    if hook is not None:
+        outcome = hook()
+        if outcome is not None:
+            await outcome
+
+
+@dataclass
+class Store:
+    """A real folder that counts what is asked of it, and fails on demand."""
+
+    inner: LocalBackend
+    reads: int = 0
+    writes: int = 0
+    before_write: Callable[[str], Any] | None = None
+    after_write: Callable[[str], Any] | None = None
+    broken: bool = False
+    name: str = "test"
+
+    @property
+    def location(self) -> str:
+        return self.inner.location
+
+    async def source(self) -> MemoryBackend:
+        return self
+
+    async def check(self) -> None:
+        await self.inner.check()
+
+    async def read(self, key: str) -> Entry | None:
+        self.reads += 1
+        if self.broken:
+            raise StorageError("broken")
+        return await self.inner.read(key)
+
+    async def write(self, key: str, data: bytes, *, if_match: str = "", if_absent: bool = False) -> str:
+        self.writes += 1
+        if self.broken:
+            raise StorageError("broken")
+        if self.before_write:
+            await run(lambda: self.before_write and self.before_write(key))
+        etag = await self.inner.write(key, data, if_match=if_match, if_absent=if_absent)
+        if self.after_write:
+            await run(lambda: self.after_write and self.after_write(key))
+        return etag
+
+    async def append(self, key: str, line: bytes) -> None:
+        await self.inner.append(key, line)
+
+    async def list(self, prefix: str = "") -> "list[str]":
+        return await self.inner.list(prefix)
+
+    async def delete(self, key: str, *, if_match: str = "") -> None:
+        await self.inner.delete(key, if_match=if_match)
+
+    async def aclose(self) -> None:
+        await self.inner.aclose()
+
+
+class Session:
+    """One server process with its host."""
+
+    def __init__(self, folder: Path, clock: Clock) -> None:
+        self.folder = folder
+        self.clock = clock
+        self.pipe = Pipe()
+        self.store = Store(LocalBackend(folder))
+        self.told: list[tuple[str, str, bool]] = []
+        self.inbox = InboxService(
+            backend_source=self.store.source,
+            data_folder=folder,
+            now=clock,
+            sink=self.pipe,
+            sponsor_of=self.sponsor_of,
+            on_delivered=self.on_delivered,
+        )
+
+    async def sponsor_of(self, user_id: str, tenant: str) -> Sponsor | None:
+        return ANN if user_id == "ann" and tenant in ("", "home") else None
+
+    async def on_delivered(
+        self, conversation: Conversation, message: Message, sponsor: Sponsor | None, live: bool
+    ) -> None:
+        self.told.append((message.id, sponsor.object_id if sponsor else "", live))
+
+    async def deliver(self, *messages: Message, chat: Conversation = CHAT) -> tuple[list[str], list[str]]:
+        delivery = await self.inbox.deliver(chat, messages, self.clock())
+        return list(delivery.handed_over), list(delivery.left)
+
+    async def close(self) -> None:
+        await self.inbox.aclose()
+        await self.store.aclose()
+
+    def record(self, chat: Conversation = CHAT) -> Record:
+        key = record_key(chat)
+        return parse((self.folder / key).read_bytes(), key)
+
+    def age_record(self, seconds: float, chat: Conversation = CHAT) -> None:
+        past = time.time() - seconds
+        os.utime(self.folder / record_key(chat), (past, past))

@@ -12,6 +12,7 @@ from entrabot_host.bound import BoundHost
 from entrabot_host.builtin.agent_user import AgentUserPlugin
 from entrabot_host.builtin.plugin import HostPlugin
 from entrabot_host.calls import Calls
+from entrabot_host.clock import Clock
 from entrabot_host.config import Config
 from entrabot_host.discovery import (
     HOST,
@@ -35,12 +36,14 @@ DISTRIBUTION = "entrabot-host"
 class Application:
     """An assembled server: what it offers, and the runtime that stands behind it."""
 
-    def __init__(self, config: Config, *, plugins: Sequence[Installed] | None = None) -> None:
+    def __init__(
+        self, config: Config, *, plugins: Sequence[Installed] | None = None, clock: Clock | None = None
+    ) -> None:
         self.version = version()
         self.config = config
         self.selection = selection(config)
         self.installed = installed_plugins() if plugins is None else list(plugins)
-        self.runtime = Runtime(config)
+        self.runtime = Runtime(config, clock)
         self.calls = Calls(write_audit=self.runtime.write_audit, envelope=self._envelope())
         self.assembly = self._assemble()
         self.tools = self.assembly.tools

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
+from entrabot_host.clock import Clock, SystemClock
 from entrabot_host.errors import EntrabotError
 from entrabot_host.security.redaction import redact
 from entrabot_host.tasks import BackgroundTask, Gate
@@ -21,25 +21,27 @@ _GATE_PAUSE = 15.0
 
 @dataclass
 class TaskState:
-    """How one task is doing. Times are Unix seconds; zero means never."""
+    """How one task is doing. Times are on the monotonic clock; None means never."""
 
     task: BackgroundTask
     plugin: str
     runs: int = 0
     failures_in_a_row: int = 0
-    last_success: float = 0.0
+    last_success: float | None = None
     last_error: str = ""
-    next_run: float = 0.0
+    next_run: float | None = None
     waiting_for: str = ""
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return what ``whoami`` shows."""
+    def to_dict(self, now: float) -> dict[str, Any]:
+        """Return what ``whoami`` shows; ``now`` is on the monotonic clock."""
         state: dict[str, Any] = {"name": self.task.name, "plugin": self.plugin, "every_seconds": self.task.interval}
         state["runs"] = self.runs
         if self.waiting_for:
             state["waiting_for"] = self.waiting_for
-        if self.last_success:
-            state["last_success_seconds_ago"] = round(max(0.0, time.time() - self.last_success), 1)
+        if self.last_success is not None:
+            state["last_success_seconds_ago"] = round(now - self.last_success, 1)
+        if self.next_run is not None:
+            state["next_run_in_seconds"] = round(max(0.0, self.next_run - now), 1)
         if self.failures_in_a_row:
             state["failures_in_a_row"] = self.failures_in_a_row
         if self.last_error:
@@ -54,8 +56,9 @@ OpenGate = Callable[[Gate], Awaitable[str]]
 class Supervisor:
     """Owns one asyncio task for each background task; none can stop another or the server."""
 
-    def __init__(self, open_gate: OpenGate) -> None:
+    def __init__(self, open_gate: OpenGate, clock: Clock | None = None) -> None:
         self._open_gate = open_gate
+        self._clock = clock or SystemClock()
         self._running: list[asyncio.Task[None]] = []
         self.states: list[TaskState] = []
 
@@ -66,6 +69,10 @@ class Supervisor:
             self.states.append(state)
             self._running.append(asyncio.create_task(self._keep_running(state), name=f"entrabot:{task.name}"))
 
+    def describe(self) -> list[dict[str, Any]]:
+        """Return the state of every task, for ``whoami``."""
+        return [state.to_dict(self._clock.monotonic()) for state in self.states]
+
     async def aclose(self) -> None:
         """Cancel all and wait for them; the caller bounds the time."""
         for running in self._running:
@@ -75,8 +82,8 @@ class Supervisor:
     async def _keep_running(self, state: TaskState) -> None:
         while True:
             pause = await self._once(state)
-            state.next_run = time.time() + pause
-            await asyncio.sleep(pause)
+            state.next_run = self._clock.monotonic() + pause
+            await self._clock.sleep(pause)
 
     async def _once(self, state: TaskState) -> float:
         """Do one iteration and return the seconds until the next."""
@@ -98,7 +105,7 @@ class Supervisor:
             return self._failed(state, f"{type(error).__name__}: {error}")
         if state.failures_in_a_row:
             log.info("background task %s works again", task.name)
-        state.failures_in_a_row, state.last_error, state.last_success = 0, "", time.time()
+        state.failures_in_a_row, state.last_error, state.last_success = 0, "", self._clock.monotonic()
         return max(0.0, task.interval if asked is None else float(asked))
 
     def _failed(self, state: TaskState, cause: str) -> float:

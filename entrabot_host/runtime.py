@@ -11,13 +11,14 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, suppress
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import cached_property
 from typing import Any, Generic, TypeVar
 
 from entrabot_host.assembly import Assembly
 from entrabot_host.auth.provider import Attribution
 from entrabot_host.background import Supervisor
+from entrabot_host.clock import Clock, SystemClock
 from entrabot_host.config import Config
 from entrabot_host.delivery.inbox import ChannelSink, InboxFacet, InboxService
 from entrabot_host.delivery.start import Beginnings
@@ -85,14 +86,15 @@ def _failed(task: asyncio.Task[Any]) -> bool:
 class Runtime:
     """Owner of all that lives. Implements `entrabot_host.bound.Services`."""
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, clock: Clock | None = None) -> None:
         self._config = config
+        self._clock = clock or SystemClock()
         self._assembly: Assembly | None = None
         self._backend: Shared[MemoryBackend] = Shared(self._open_backend)
         self._owned = OwnedKeys()
         self._lifespans = AsyncExitStack()
         self._sink: ChannelSink | None = None
-        self.supervisor = Supervisor(self._open_gate)
+        self.supervisor = Supervisor(self._open_gate, self._clock)
         self.client_state: Callable[[], dict[str, Any]] = dict
 
     # --- the parts, each made when it is first needed ---------------------------------------------------------------
@@ -196,7 +198,7 @@ class Runtime:
 
     def now(self) -> datetime:
         """Return the time on Graph's clock, or this machine's before the first answer."""
-        return self.graph.now() if "graph" in self.__dict__ else datetime.now(UTC)
+        return self.graph.now() if "graph" in self.__dict__ else self._clock.now()
 
     # --- lifecycle --------------------------------------------------------------------------------------------------
 

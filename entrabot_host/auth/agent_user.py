@@ -118,14 +118,15 @@ class AgentUserProvider(AuthProvider):
     async def _with_fresh_assertions(self, step: Callable[[], Awaitable[Token]]) -> Token:
         """Run a step once more with new assertions when it was refused with kept ones: they may have been revoked."""
         exchange = self._cloud.exchange_audience
-        kept = self._cache.fresh((Hop.BLUEPRINT, exchange)) is not None
+        assertions = [(Hop.BLUEPRINT, exchange), (Hop.AGENT_IDENTITY, exchange)]
+        kept = any(self._cache.fresh(key) for key in assertions)
         try:
             return await step()
         except AuthError as error:
             if error.code is None or error.code in ABOUT_THE_REQUEST:
                 raise
-            self._cache.drop((Hop.BLUEPRINT, exchange))
-            self._cache.drop((Hop.AGENT_IDENTITY, exchange))
+            for key in assertions:
+                self._cache.drop(key)
             if not kept:
                 raise
         return await step()

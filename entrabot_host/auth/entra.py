@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from entrabot_host.auth.failures import Attempt, refused, unavailable, unreachable
 from entrabot_host.auth.provider import Token
-from entrabot_host.errors import AuthError, EntrabotError
+from entrabot_host.errors import AuthError, EntrabotError, NotSignedIn
 from entrabot_host.security.tls import requests_session
 
 if TYPE_CHECKING:
@@ -62,6 +62,7 @@ class Entra:
         self._ca_bundle = ca_bundle
         self._lock = threading.Lock()
         self._session: requests.Session | None = None
+        self._closed = False
         self._discovered: dict[str, requests.Response] = {}
         self._leave_alone_until = 0.0
 
@@ -85,6 +86,7 @@ class Entra:
                 authority=self._authority,
                 http_client=wire,
                 instance_discovery=False,
+                azure_region=msal.ConfidentialClientApplication.DISABLE_MSAL_FORCE_REGION,
             )
             result = call(application)
         except (RequestException, MsalError, EntrabotError, ValueError, KeyError, RuntimeError) as error:
@@ -96,6 +98,7 @@ class Entra:
     def close(self) -> None:
         """Close the connections."""
         with self._lock:
+            self._closed = True
             if self._session is not None:
                 self._session.close()
                 self._session = None
@@ -112,6 +115,8 @@ class Entra:
 
     def _connect(self) -> requests.Session:
         with self._lock:
+            if self._closed:
+                raise NotSignedIn("The session is closed.")
             if self._session is None:
                 self._session = requests_session(self._ca_bundle)
             return self._session
@@ -119,7 +124,8 @@ class Entra:
     def _failure(
         self, attempt: Attempt, wire: _Wire | None, error: Exception | None, result: Mapping[str, Any] | None = None
     ) -> AuthError:
-        self._discovered.clear()
+        if error is not None:
+            self._discovered.clear()
         response = wire.last if wire else None
         if response is not None and (response.status_code == 429 or response.status_code >= 500):
             wait = _retry_after(response)

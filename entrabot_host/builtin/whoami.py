@@ -43,7 +43,7 @@ class Whoami:
             "health": health,
             "plugins": self._plugins(),
             "tools_withheld": dict(application.assembly.withheld),
-            "background": [state.to_dict() for state in application.runtime.supervisor.states],
+            "background": application.runtime.supervisor.describe(),
             "client": application.runtime.client_state(),
             "version": application.version,
         }

@@ -65,6 +65,8 @@ class Authorizer:
         await self._check_member(sponsor, conversation)
         if beneficiary.strip():
             await self._check_beneficiary(sponsor, binding, beneficiary)
+        if self._bindings.live(sponsor.object_id) != binding:  # Graph's answers have just set the clock right
+            raise NoActiveSponsorChannelError("The sponsor's message has meanwhile grown too old, or is not the last.")
         grant = Grant(sponsor, conversation, binding.message_id, beneficiary)
         if self._granted:
             await self._granted(grant)

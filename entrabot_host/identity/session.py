@@ -105,7 +105,7 @@ class Session:
     async def app_token(self, audience: str, *, rejected: str = "") -> Token:
         """Return an app-only token of the agent identity for ``audience``. Raises `AuthError`."""
         provider = (await self._sign_in()).provider
-        return await provider.app_token(audience, rejected=rejected)  # type: ignore[call-arg]
+        return await provider.app_token(audience, rejected=rejected)
 
     async def aclose(self) -> None:
         """Stop a sign-in that is under way and close all providers. No network."""

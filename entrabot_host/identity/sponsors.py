@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from entrabot_host.auth.cache import boot_clock
 from entrabot_host.auth.provider import Attribution, Principal
 from entrabot_host.errors import AuthError, EntrabotError, GraphError, GraphForbidden, GraphNotFound
 from entrabot_host.host import Graph, Sponsor
@@ -42,7 +42,7 @@ class SponsorDirectory:
         settings: SponsorSettings,
         store: PinStore,
         *,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = boot_clock,
     ) -> None:
         self._session = session
         self._graph = graph
@@ -91,13 +91,21 @@ class SponsorDirectory:
         return None
 
     async def learn_home(self, address: str, user_id: str, tenant_id: str) -> None:
-        """Pin the home identity of the guest at ``address``; the first one stays. See `Identity.learn_home`."""
+        """Pin the home identity of the guest at ``address``; the first one stays. See `Identity.learn_home`.
+
+        Where the sponsors are not known at the moment nothing is learnt, and a later call may.
+        """
         try:
             home = Home(parse_guid(user_id), parse_guid(tenant_id))
         except ValueError:
             return
-        own = (await self._session.principal()).tenant_id.lower()
-        matching = [known for known in (await self._current()).known if normalise(address) in known.sponsor.addresses]
+        try:
+            own = (await self._session.principal()).tenant_id.lower()
+            reading = await self._current()
+        except (AuthError, GraphError) as error:
+            _log.warning("A home identity could not be learnt now: %s", error.message)
+            return
+        matching = [known for known in reading.known if normalise(address) in known.sponsor.addresses]
         if not home.user_id or not home.tenant_id or home.tenant_id == own or len(matching) != 1:
             return
         known = matching[0]

@@ -246,7 +246,7 @@ class LineWriter(asyncio.BaseProtocol):
 
 
 async def open_reader(fd: int, splitter: LineSplitter, waiting_lines: int, *, shared: bool) -> LineReader:
-    """Return a reader fed from the descriptor, which it owns from now on; ``shared`` if the writer has the same file."""
+    """Return a reader fed from the descriptor, which it then owns; ``shared`` if the writer has the same file."""
     reader = LineReader(splitter, waiting_lines)
     loop = asyncio.get_running_loop()
     if not shared and _can_poll(fd, selectors.EVENT_READ):

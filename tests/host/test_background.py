@@ -6,6 +6,7 @@ import pytest
 
 from entrabot_host import BackgroundTask, EntrabotError, Gate
 from entrabot_host.background import Supervisor
+from entrabot_host.clock import ManualClock
 
 pytestmark = pytest.mark.anyio
 
@@ -39,10 +40,10 @@ async def test_a_failing_task_backs_off_is_visible_and_stops_no_other() -> None:
     await until(lambda: len(runs) > 5 and bad.failures_in_a_row > 1)
     await supervisor.aclose()
 
-    assert "Graph is away" in bad.to_dict()["last_error"]
-    assert "abcdefghij" not in bad.to_dict()["last_error"]
-    assert good.to_dict()["last_success_seconds_ago"] >= 0
-    assert "last_error" not in good.to_dict()
+    assert "Graph is away" in bad.to_dict(0)["last_error"]
+    assert "abcdefghij" not in bad.to_dict(0)["last_error"]
+    assert good.to_dict(1e12)["last_success_seconds_ago"] >= 0
+    assert "last_error" not in good.to_dict(1e12)
 
 
 async def test_a_success_clears_the_error() -> None:
@@ -90,7 +91,27 @@ async def test_a_closed_gate_is_shown_and_nothing_runs() -> None:
     await supervisor.aclose()
 
     assert runs == []
-    assert state.to_dict()["waiting_for"] == "a session of the agent's own identity"
+    assert state.to_dict(0)["waiting_for"] == "a session of the agent's own identity"
+
+
+async def test_intervals_are_kept_by_the_clock() -> None:
+    clock = ManualClock()
+    runs: list[float] = []
+
+    async def work() -> None:
+        runs.append(clock.monotonic())
+
+    supervisor = Supervisor(opened, clock)
+    supervisor.start([("a", task(work, interval=60.0))])
+    await until(lambda: len(runs) == 1 and supervisor.states[0].next_run == 60.0)
+    await clock.advance(59)
+    assert len(runs) == 1
+    await clock.advance(2)
+    await clock.advance(60)
+
+    assert runs == [0.0, 60.0, 120.0]
+    assert supervisor.describe()[0]["next_run_in_seconds"] == 59.0
+    await supervisor.aclose()
 
 
 async def test_an_iteration_may_ask_for_the_next_one_sooner() -> None:

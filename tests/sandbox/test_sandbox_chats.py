@@ -202,6 +202,23 @@ async def test_ids_may_be_percent_encoded(graph: httpx.AsyncClient, sandbox: San
         assert [m["id"] for m in listed] == [said["id"]]
 
 
+async def test_addresses_of_other_tenants_are_empty_or_their_own_claim(
+    graph: httpx.AsyncClient, sandbox: Sandbox
+) -> None:
+    await sandbox.add_person("eve", "Alice Example", tenant="fabrikam", mail="alice@contoso.example")
+    made = (await sandbox.create_chat("eve", ["agent", "alice"]))["id"]
+
+    async def addresses() -> dict[str, str]:
+        rows = (await graph.get(f"/chats/{made}/members")).json()["value"]
+        return {row["userId"]: row["email"] for row in rows if row["displayName"] == "Alice Example"}
+
+    eve = (await sandbox.state())["people"]["eve"]["id"]
+    alice = sandbox.people["alice"]["id"]
+    assert await addresses() == {alice: "alice@contoso.example", eve: ""}
+    await sandbox.settings(federated_addresses=True)
+    assert await addresses() == {alice: "alice@contoso.example", eve: "alice@contoso.example"}
+
+
 async def test_members_are_added_with_or_without_the_past(
     graph: httpx.AsyncClient, sandbox: Sandbox, bind: Bindings
 ) -> None:

@@ -111,9 +111,7 @@ def test_msal_signs_with_a_thumbprint_too(microsoft: Msal) -> None:
 
 def test_msal_hears_why_a_strange_key_is_refused(microsoft: Msal) -> None:
     key = rsa.generate_private_key(65537, 2048)
-    pem = key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    )
+    pem = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
     answer = microsoft.t1(private_key=pem.decode(), public_certificate=microsoft.certificate)
     assert (answer["error"], answer["error_codes"]) == ("invalid_client", [700027])
 
@@ -195,7 +193,9 @@ async def test_every_way_of_signing_is_taken(entra: Entra, alg: str, x5t: str) -
         ({"alg": "RS512"}, (401, "invalid_client", 50027)),
     ],
 )
-async def test_a_bad_assertion_is_refused(entra: Entra, changes: dict[str, Any], expected: tuple[int, str, int]) -> None:
+async def test_a_bad_assertion_is_refused(
+    entra: Entra, changes: dict[str, Any], expected: tuple[int, str, int]
+) -> None:
     assert refusal(await entra.hop1(entra.assertion(**changes))) == expected
 
 

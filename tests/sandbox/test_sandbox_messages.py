@@ -12,7 +12,9 @@ from entrabot_sandbox.client import Sandbox
 
 from tests.sandbox.wire import Json, error
 
-PIXEL = base64.b64decode("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==")
+PIXEL = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+)
 ENUM = {"Prefer": "include-unknown-enum-members"}
 
 
@@ -159,7 +161,7 @@ async def test_images_are_hosted(graph: httpx.AsyncClient, sandbox: Sandbox, cha
 async def test_only_whom_it_belongs_changes_a_message(graph: httpx.AsyncClient, sandbox: Sandbox, chat: str) -> None:
     sent = (await graph.post(f"/chats/{chat}/messages", json=body("draft"))).json()
     path = f"/chats/{chat}/messages/{sent['id']}"
-    response = await graph.patch(path, json=body("final", **{"from": {"user": None}}))
+    response = await graph.patch(path, json={**body("final"), "from": {"user": None}})
     assert (response.status_code, response.content) == (204, b"")
     edited = (await graph.get(path)).json()
     assert edited["body"]["content"] == "final"
@@ -234,9 +236,7 @@ async def test_pages_follow_each_other_without_gaps(graph: httpx.AsyncClient, sa
     assert len(ids(await graph.get(encoded.json()["@odata.nextLink"]))) == 7
 
 
-async def test_filters_count_only_beside_their_own_order(
-    graph: httpx.AsyncClient, sandbox: Sandbox, chat: str
-) -> None:
+async def test_filters_count_only_beside_their_own_order(graph: httpx.AsyncClient, sandbox: Sandbox, chat: str) -> None:
     said = [await sandbox.say("alice", str(n), chat=chat) for n in range(4)]
     path, names = f"/chats/{chat}/messages", [message["id"] for message in said]
     by_modified, by_created = "lastModifiedDateTime desc", "createdDateTime desc"
@@ -268,7 +268,14 @@ async def test_filters_count_only_beside_their_own_order(
 async def test_other_orders_and_options_are_refused(graph: httpx.AsyncClient, chat: str) -> None:
     for order in ("createdDateTime", "createdDateTime asc", "lastModifiedDateTime asc", "id desc"):
         assert error(await graph.get(f"/chats/{chat}/messages", params={"$orderby": order})) == (400, "BadRequest")
-    options = [{"$top": "51"}, {"$select": "id"}, {"$skip": "1"}, {"$search": "x"}, {"$count": "true"}, {"$expand": "x"}]
+    options = [
+        {"$top": "51"},
+        {"$select": "id"},
+        {"$skip": "1"},
+        {"$search": "x"},
+        {"$count": "true"},
+        {"$expand": "x"},
+    ]
     for option in options:
         assert error(await graph.get(f"/chats/{chat}/messages", params=option)) == (400, "BadRequest")
     assert (await graph.get(f"/chats/{chat}/messages", params={"$top": "50"})).status_code == 200

@@ -139,7 +139,7 @@ def test_a_taken_port_is_said(tmp_path: Path) -> None:
 def test_a_human_gets_lines_to_paste(tmp_path: Path) -> None:
     with child(tmp=tmp_path) as process:
         assert process.stdout is not None
-        lines = []
+        lines: list[str] = []
         while not lines or "Ctrl-C" not in lines[-1]:
             lines.append(process.stdout.readline())
             assert lines[-1]

@@ -43,7 +43,8 @@ def handshake(authority: Authority, host: str, folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("host", "accepted"), [("localhost", True), ("127.0.0.1", True), ("graph.microsoft.com", False), ("10.0.0.1", False)]
+    ("host", "accepted"),
+    [("localhost", True), ("127.0.0.1", True), ("graph.microsoft.com", False), ("10.0.0.1", False)],
 )
 def test_the_name_constraint_is_honoured(host: str, accepted: bool, tmp_path: Path) -> None:
     authority = make_authority()

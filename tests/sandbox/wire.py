@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import functools
 import hashlib
 import time
 from pathlib import Path
@@ -55,13 +56,13 @@ class Entra:
             "exp": now + 600,
         }
         payload = {name: value for name, value in {**standard, **claims}.items() if value is not None}
-        return jwt.encode(payload, key or pem or self.pem, alg, headers)
+        return jwt.encode(payload, private_key(key or pem or self.pem), alg, headers)
 
-    async def post(self, url: str = "", **form: str | None) -> httpx.Response:
+    async def post(self, url: str | None = None, **form: str | None) -> httpx.Response:
         given = {name: value for name, value in form.items() if value is not None}
         return await self.http.post(url or self.url, data=given)
 
-    async def hop1(self, assertion: str = "", **changes: str | None) -> httpx.Response:
+    async def hop1(self, assertion: str | None = None, **changes: str | None) -> httpx.Response:
         form: dict[str, str | None] = {
             "client_id": self.blueprint,
             "grant_type": "client_credentials",
@@ -103,6 +104,12 @@ class Entra:
 
     async def app_token(self) -> str:
         return token(await self.hop2(await self.t1(), scope=GRAPH))
+
+
+@functools.cache
+def private_key(pem: bytes) -> Any:
+    """The key of a PEM; its arithmetic isn't checked, which takes longer than all three hops."""
+    return serialization.load_pem_private_key(pem, None, unsafe_skip_rsa_key_validation=True)
 
 
 def token(response: httpx.Response) -> str:

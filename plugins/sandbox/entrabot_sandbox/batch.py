@@ -68,7 +68,7 @@ def _part(item: Any) -> Part:
         raise bad_request(f"Request {item['id']} has no valid method.")
     if not isinstance(url, str) or not url or "://" in url:
         raise bad_request(f"Request {item['id']} needs a relative url.")
-    headers = {str(name).lower(): str(value) for name, value in (item.get("headers") or {}).items()}
+    headers = _headers(item)
     if "body" in item and "content-type" not in headers:
         raise bad_request(f"Write request {item['id']} does not contain a Content-Type header.")
     depends_on = item.get("dependsOn") or []
@@ -76,6 +76,13 @@ def _part(item: Any) -> Part:
         raise bad_request(f"Request {item['id']} has an invalid dependsOn.")
     names = [name.lower() for name in depends_on]
     return Part(item["id"], method.upper(), url, headers, _body(item, headers), names)
+
+
+def _headers(item: Json) -> dict[str, str]:
+    headers = item.get("headers") or {}
+    if not isinstance(headers, dict):
+        raise bad_request(f"The headers of request {item['id']} are not an object.")
+    return {str(name).lower(): str(value) for name, value in headers.items()}
 
 
 def _body(item: Json, headers: dict[str, str]) -> bytes:

@@ -62,7 +62,7 @@ async def list_members(call: Call) -> Reply:
     call.require(*READ_MEMBERS)
     chat, _ = call.membership()
     Options.read(call.query, ())
-    rows = [shapes.member_object(member, chat) for member in chat.members]
+    rows = [_member_row(member, call) for member in chat.members]
     return Reply(200, json=collection(call.context(f"chats('{quote(chat.id)}')/members"), rows, None))
 
 
@@ -74,7 +74,7 @@ async def get_member(call: Call) -> Reply:
     if member is None:
         raise not_found("The member was not found.")
     context = call.context(f"chats('{quote(chat.id)}')/members/$entity")
-    return Reply(200, json={"@odata.context": context, **shapes.member_object(member, chat)})
+    return Reply(200, json={"@odata.context": context, **_member_row(member, call)})
 
 
 async def add_member(call: Call) -> Reply:
@@ -128,13 +128,18 @@ def _holds(chat: Chat, comparison: Comparison) -> bool:
 def _expanded(chat: Chat, call: Call, expand: list[str]) -> Json:
     row = shapes.chat_object(chat)
     if "members" in expand:
-        row["members"] = [shapes.member_object(member, chat) for member in chat.members[: shapes.EXPANDED_MEMBERS]]
+        row["members"] = [_member_row(member, call) for member in chat.members[: shapes.EXPANDED_MEMBERS]]
     if "lastMessagePreview" in expand:
         newest, unknown = latest(chat, call.user()), call.unknown_members
         row["lastMessagePreview"] = (
             shapes.preview_object(newest, call.user(), unknown_members=unknown) if newest else None
         )
     return row
+
+
+def _member_row(member: Member, call: Call) -> Json:
+    shown = call.state.federated_addresses
+    return shapes.member_object(member, call.user(), federated_addresses=shown)
 
 
 def _kind_and_topic(payload: Any) -> tuple[str, str | None]:

@@ -154,6 +154,10 @@ class ControlClient:
         body = {"key": key, "name": name, "tenant": tenant, "guest": guest, **_given(mail=mail)}
         return await self._json("POST", "/people", body)
 
+    async def invite(self, person: str) -> Json:
+        """Make a guest object for somebody of another tenant. Returns the person."""
+        return await self._json("POST", "/guests", {"person": person})
+
     async def add_tenant(self, key: str, name: str, domain: str) -> Json:
         """Add a tenant. Returns it."""
         return await self._json("POST", "/tenants", {"key": key, "name": name, "domain": domain})
@@ -201,7 +205,7 @@ class ControlClient:
         await self.call("POST", "/tokens/expire", {"all": all})
 
     async def settings(self, **settings: Any) -> Json:
-        """Change ordering_taken, throttling, visibility_delay, token_lifetime. Returns them all."""
+        """Change ordering_taken, federated_addresses, throttling, visibility_delay, token_lifetime. Returns all."""
         return await self._json("PUT", "/settings", settings)
 
     async def set_clock(self, offset: float) -> None:

@@ -26,7 +26,13 @@ _PROPERTIES = frozenset(
     )
 )
 _ATTACHMENT = frozenset(["content", "contentType", "contentUrl", "id", "name", "teamsAppId", "thumbnailUrl"])
-_MENTIONED = ("application", "device", "user", "conversation")
+_IDENTITY = {
+    "application": ("id", "displayName", "applicationIdentityType"),
+    "device": ("id", "displayName"),
+    "user": ("id", "displayName", "userIdentityType", "tenantId"),
+    "conversation": ("id", "displayName", "conversationIdentityType"),
+}
+_MENTIONED = tuple(_IDENTITY)
 _HOSTED_SOURCE = re.compile(r"^(?:\.\./)?hostedContents/([^/]+)/\$value$")
 
 Json = dict[str, Any]
@@ -70,6 +76,8 @@ def _draft(payload: Json, before: Draft) -> Draft:
         draft.attachments = [a for a in draft.attachments if a["id"] in referenced]
     if draft.importance not in IMPORTANCES:
         raise bad_request("importance is not one of its enumeration's members.")
+    if not isinstance(draft.subject, str | None):
+        raise bad_request("subject must be a string.")
     _check_references(draft, new_images="hostedContents" in payload)
     _check_size(draft)
     if draft.content_type == "html" and "body" in payload:
@@ -111,10 +119,23 @@ def _mention(mention: Json) -> Json:
         raise bad_request("A mention needs an integer id and a mentionText.")
     if not isinstance(mentioned, dict) or sum(bool(mentioned.get(kind)) for kind in _MENTIONED) != 1:
         raise bad_request("A mention must name exactly one identity.")
-    identity = {kind: mentioned.get(kind) for kind in _MENTIONED}
-    if any(not isinstance(value, dict) or not value.get("id") for value in identity.values() if value):
+    identities = {kind: _identity(kind, mentioned.get(kind)) for kind in _MENTIONED}
+    return {"id": mention["id"], "mentionText": mention["mentionText"], "mentioned": identities}
+
+
+def _identity(kind: str, identity: Any) -> Json | None:
+    if not identity:
+        return None
+    names = _IDENTITY[kind]
+    if not isinstance(identity, dict) or not isinstance(identity.get("id"), str) or not identity["id"]:
         raise bad_request("The mentioned identity has no id.")
-    return {"id": mention["id"], "mentionText": mention["mentionText"], "mentioned": identity}
+    if any(name not in names and "@odata" not in name for name in identity):
+        raise bad_request("The mentioned identity has a property that its type does not know.")
+    given = {name: identity.get(name) for name in names if name != "tenantId" or name in identity}
+    if kind == "user":
+        given["userIdentityType"] = given["userIdentityType"] or "aadUser"
+        given["@odata.type"] = "#microsoft.graph.teamworkUserIdentity"
+    return given
 
 
 def _attachment(attachment: Json) -> Json:

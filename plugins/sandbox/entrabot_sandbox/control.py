@@ -28,6 +28,7 @@ Action = Callable[[Json, Request], Awaitable[Any] | Any]
 
 SETTINGS: dict[str, tuple[type, ...]] = {
     "ordering_taken": (bool,),
+    "federated_addresses": (bool,),
     "throttling": (bool,),
     "visibility_delay": (int, float),
     "token_lifetime": (int, type(None)),
@@ -47,6 +48,7 @@ class Control:
             _route("GET", "/state", self._show),
             _route("GET", "/people", lambda body, request: describe_people(self._state)),
             _route("POST", "/people", self._add_person, 201),
+            _route("POST", "/guests", self._invite, 201),
             _route("POST", "/tenants", self._add_tenant, 201),
             _route("POST", "/domains", self._add_domain, 201),
             _route("POST", "/groups", self._add_group, 201),
@@ -85,6 +87,7 @@ class Control:
         state = self._state
         return {
             "ordering_taken": state.ordering_taken,
+            "federated_addresses": state.federated_addresses,
             "throttling": state.throttle.enabled,
             "visibility_delay": state.conversations.visibility_delay,
             "token_lifetime": state.issuer.lifetime,
@@ -104,12 +107,25 @@ class Control:
             raise ControlError(400, f"There is a person '{key}' already.")
         tenant = self._tenant(text(body, "tenant", "contoso"))
         mail = text(body, "mail", "") or None
+        if body.get("guest") and tenant is state.agent.tenant:
+            raise ControlError(400, "Only somebody of another tenant can be a guest.")
         person = defaults.add_person(state.directory, state.guids, tenant, key, text(body, "name"), mail)
         if body.get("guest"):
-            if tenant is state.agent.tenant:
-                raise ControlError(400, "Only somebody of another tenant can be a guest.")
-            state.directory.invite(person, state.agent.tenant, state.guids[f"{key} as a guest"])
+            self._guest(person)
         return describe_person(state, person)
+
+    def _invite(self, body: Json, request: Request) -> Json:
+        person = find_person(self._state, body.get("person"))
+        self._guest(person)
+        return describe_person(self._state, person)
+
+    def _guest(self, person: User) -> User:
+        """The person's guest object in the agent's tenant, made if there is none. Raises ControlError at home."""
+        state, tenant = self._state, self._state.agent.tenant
+        if person.tenant is tenant:
+            raise ControlError(400, "Only somebody of another tenant can be a guest.")
+        made = state.directory.guest(person, tenant)
+        return made or state.directory.invite(person, tenant, state.guids[f"{person.key} as a guest"])
 
     def _add_tenant(self, body: Json, request: Request) -> Json:
         directory, domain = self._state.directory, text(body, "domain")
@@ -154,10 +170,7 @@ class Control:
             if reference in (group.id, group.name):
                 return group
         person = find_person(state, reference)
-        if person.tenant is state.agent.tenant:
-            return person
-        guest = state.directory.guest(person, state.agent.tenant)
-        return guest or state.directory.invite(person, state.agent.tenant, state.guids[f"{person.key} as a guest"])
+        return person if person.tenant is state.agent.tenant else self._guest(person)
 
     def _set_grants(self, body: Json, request: Request) -> Json:
         resource = text(body, "resource")
@@ -185,6 +198,7 @@ class Control:
         state = self._state
         wanted = {**self._settings(), **body}
         state.ordering_taken = wanted["ordering_taken"]
+        state.federated_addresses = wanted["federated_addresses"]
         state.throttle.enabled = wanted["throttling"]
         state.conversations.visibility_delay = wanted["visibility_delay"]
         state.issuer.lifetime = wanted["token_lifetime"]

@@ -67,12 +67,20 @@ class _Server(uvicorn.Server):
 
 def run(port: int, announce: Announce, *, until_stdin_closes: bool) -> int:
     """Serve until told to stop; ``announce`` gets the environment once connections are accepted. Returns 0."""
+    signal.signal(signal.SIGTERM, _give_up)
     folder = Path(tempfile.mkdtemp(prefix="entrabot-sandbox-"))
     try:
         asyncio.run(_serve(port, folder, announce, until_stdin_closes))
+    except KeyboardInterrupt:
+        pass
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     return 0
+
+
+def _give_up(number: int, frame: Any) -> None:
+    """Until the server has its own way to stop: end, but not without tidying up."""
+    raise KeyboardInterrupt
 
 
 async def _serve(port: int, folder: Path, announce: Announce, until_stdin_closes: bool) -> None:

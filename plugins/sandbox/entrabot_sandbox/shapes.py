@@ -30,9 +30,10 @@ def chat_object(chat: Chat) -> Json:
     }
 
 
-def member_object(member: Member, chat: Chat) -> Json:
-    """An ``aadUserConversationMember``; the address of somebody from another tenant stays empty."""
+def member_object(member: Member, viewer: User, *, federated_addresses: bool) -> Json:
+    """An ``aadUserConversationMember``; the address of somebody from another tenant usually stays empty."""
     user = member.user
+    shows_address = federated_addresses or user.tenant is viewer.tenant
     return {
         "@odata.type": "#microsoft.graph.aadUserConversationMember",
         "id": member.id,
@@ -40,7 +41,7 @@ def member_object(member: Member, chat: Chat) -> Json:
         "displayName": user.name,
         "visibleHistoryStartDateTime": "0001-01-01T00:00:00Z" if member.since == ALL_HISTORY else iso(member.since),
         "userId": user.id,
-        "email": user.mail if user.tenant is chat.tenant else "",
+        "email": user.mail if shows_address else "",
         "tenantId": user.tenant.id,
     }
 

@@ -68,6 +68,8 @@ class Speech:
             raise ControlError(400, "members must be a list of people.")
         users = list(dict.fromkeys([person.key, *(find_person(self._state, name).key for name in wanted)]))
         people = [find_person(self._state, key) for key in users]
+        if len(people) < 2:
+            raise ControlError(400, "A chat needs somebody else.")
         kind = body.get("type") or ("oneOnOne" if len(people) == 2 and not body.get("topic") else "group")
         if kind not in KINDS or (kind == "oneOnOne" and (len(people) != 2 or body.get("topic"))):
             raise ControlError(400, "type must be oneOnOne (two people, no topic), group or meeting.")
@@ -270,7 +272,7 @@ def _seconds(value: str) -> float:
 
 
 def _chat(chat: Chat) -> Json:
-    return {**chat_object(chat), "members": [member_object(member, chat) for member in chat.members]}
+    return {**chat_object(chat), "members": [member_object(m, m.user, federated_addresses=True) for m in chat.members]}
 
 
 def _message(message: Message, chat: Chat) -> Json:

@@ -40,6 +40,7 @@ class State:
         self.clock.offset = 0.0
         self.conversations = Conversations(self.clock)
         self.ordering_taken = True
+        self.federated_addresses = False
         self.issuer.lifetime = None
         self.throttle.reset()
         self.faults.clear()

@@ -143,6 +143,9 @@ class ChangeSource:
     async def _read(self, state: ChatState, me: Principal) -> None:
         head, conversation = state.head, Conversation.chat(state.head.chat_id)
         position = await self._host.inbox.position(conversation, head.created)
+        if not state.overflow and _is_covered(head, position):
+            state.seen = head.preview_id
+            return
         reading = await self._reader.since(head.chat_id, position.floor)
         returned = head.preview_id in reading.ids or _is_covered(head, position)
         if fresh := await news(reading, position, me, head.chat_id):

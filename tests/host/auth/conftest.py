@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 from entrabot_sandbox.client import Sandbox
 
-from tests.host.tenant import Tenant
+from tests.host.auth.tenant import Tenant
 
 
 @pytest.fixture(scope="session")

@@ -18,7 +18,7 @@ from entrabot_host.auth.failures import Hop
 from entrabot_host.auth.provider import Attribution, Token
 from entrabot_host.errors import AuthError
 from entrabot_host.security.clouds import CLOUDS, Cloud
-from tests.host.tenant import GRAPH, STORAGE, TOKEN_PATH, Tenant
+from tests.host.auth.tenant import GRAPH, STORAGE, TOKEN_PATH, Tenant
 
 from .certificates import cert_pem, certificate, key_pem, private_file, rsa_key
 

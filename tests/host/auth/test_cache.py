@@ -123,6 +123,8 @@ async def test_a_token_that_is_due_but_valid_bridges_a_lost_network() -> None:
     mint.failure = AuthError("no network")
     assert await cache.get("key", mint) == first
     with pytest.raises(AuthError):
+        await cache.get("key", mint, claims="{}")
+    with pytest.raises(AuthError):
         await cache.get("key", mint, rejected=first.secret)
     with pytest.raises(AuthError):
         await cache.get("key", mint)

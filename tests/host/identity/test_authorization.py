@@ -164,6 +164,18 @@ async def test_a_binding_ends() -> None:
     assert "confirm" in error.remedy
 
 
+async def test_a_binding_that_ends_while_graph_is_asked() -> None:
+    world = World()
+    asked = world.graph.pages
+
+    def pages(path: str, **options: Any) -> Any:
+        world.now.forward(3600 if path == MEMBERS else 0)
+        return asked(path, **options)
+
+    world.graph.pages = pages  # type: ignore[method-assign, assignment]
+    assert isinstance(await world.refusal(), NoActiveSponsorChannelError)
+
+
 async def test_another_sponsors_binding_does_not_count() -> None:
     world = World()
     world.bindings.drop_all()
@@ -280,6 +292,7 @@ async def test_a_later_speaker_whom_nobody_knows_may_be_anybody(sender: dict[str
     world = World()
     world.says(message(sender, LATER), message(user(ALICE), START))
     assert isinstance(await world.refusal(beneficiary="dave@contoso.example"), NoActiveSponsorChannelError)
+    assert "/users/" not in world.graph.asked
     assert await world.authorize() == ALICE  # with nobody who gains, nobody is in the way
 
 

@@ -27,7 +27,7 @@ from entrabot_host.identity.facet import IdentityFacet
 from entrabot_host.identity.session import Session, State
 from entrabot_host.identity.sponsors import SponsorDirectory
 from entrabot_host.identity.tenants import TenantFinder
-from tests.host.tenant import GRAPH, Tenant, moment
+from tests.host.auth.tenant import GRAPH, Tenant, moment
 
 from .fakes import MemoryStore, Seconds
 

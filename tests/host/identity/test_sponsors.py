@@ -288,6 +288,13 @@ async def test_a_person_who_cannot_be_read_now_spoils_the_reading() -> None:
         await world.directory.sponsors()
 
 
+async def test_nothing_is_learnt_while_the_sponsors_are_unknown() -> None:
+    world = World()
+    world.graph.collections[LIST] = GraphUnavailable("down")
+    await world.directory.learn_home("carol@fabrikam.example", CAROL_HOME, ELSEWHERE)
+    assert world.store.values == {}
+
+
 async def test_nobody_signed_in_is_raised() -> None:
     world = World()
     world.session = Session([FakeProvider(AuthError("no consent", code=65001))])

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import psutil
 import pytest
-from conftest import HostProcess
+from stdio_host import HostProcess
 
 PROMPT = 5.0  # seconds; what keeps these servers busy would take 60
 

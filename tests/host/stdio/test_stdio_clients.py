@@ -6,10 +6,10 @@ import sys
 
 import anyio
 import pytest
-from conftest import PATIENCE, SERVER
 from mcp.client import Client
 from mcp.client.stdio import StdioServerParameters
 from mcp_types import TextContent
+from stdio_host import PATIENCE, SERVER
 
 
 @pytest.mark.parametrize("mode", ["legacy", "2026-07-28"])

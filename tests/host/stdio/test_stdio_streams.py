@@ -11,9 +11,9 @@ from typing import Any
 
 import anyio
 import pytest
-from conftest import PATIENCE
 from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCNotification, JSONRPCRequest, JSONRPCResponse
+from stdio_host import PATIENCE
 
 from entrabot_host.stdio import StdioTransport, TransportClosed, Wire
 

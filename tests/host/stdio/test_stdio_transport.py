@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from conftest import PATIENCE, HostProcess
+from stdio_host import PATIENCE, HostProcess
 
 
 def wait_for(path: Path) -> str:

@@ -1,0 +1,1 @@
+"""A copy of every tool call for observers."""

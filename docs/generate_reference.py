@@ -47,6 +47,8 @@ READ_WITHOUT_A_MODEL = {
 
 _DEFAULTS = {"ENTRABOT_LOG_LEVEL": "WARNING", READ_ONLY: "0", STRICT: "0"}
 
+_NO_AUDIT = {True: "none, it changes nothing", False: "none by the host"}
+
 HEADER = """\
 # Reference
 
@@ -119,9 +121,7 @@ def _tools(application: Application) -> Iterator[str]:
     sizes = tools_list_bytes(tools)
     yield "## Tools\n"
     yield f"{len(tools)} tools, {sum(sizes.values()):,} bytes in `tools/list`, which a host shows to the model.\n"
-    rows = [
-        (f"[`{tool.name}`](#{tool.name})", tool.plugin, tool.tool.title, str(sizes[tool.name])) for tool in tools
-    ]
+    rows = [(f"[`{tool.name}`](#{tool.name})", tool.plugin, tool.tool.title, str(sizes[tool.name])) for tool in tools]
     yield _table(("tool", "plugin", "title", "bytes"), rows)
     for tool in tools:
         yield _tool(tool, sizes[tool.name], application.assembly.withheld.get(tool.name, ""))
@@ -188,7 +188,7 @@ def _audit(tool: AssembledTool) -> str:
     audit = tool.tool.audit
     if isinstance(audit, Audit):
         return f"`{audit.action}`"
-    return f"`{tool.name}`" if audit and not tool.tool.hints.read_only else "none by the host"
+    return f"`{tool.name}`" if audit and not tool.tool.hints.read_only else _NO_AUDIT[tool.tool.hints.read_only]
 
 
 # --- settings -------------------------------------------------------------------------------------------------------

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import sys
 from collections.abc import Iterable, Sequence
 from importlib import metadata
 
@@ -94,19 +93,3 @@ def version() -> str:
         return metadata.version(DISTRIBUTION)
     except metadata.PackageNotFoundError:
         return "0"
-
-
-def set_up_logging(config: Config) -> None:
-    """Log to stderr, at the level of ``ENTRABOT_LOG_LEVEL``. Secrets are taken out of every line."""
-    from entrabot_host.security.redaction import redact
-
-    class Redacting(logging.Formatter):
-        def format(self, record: logging.LogRecord) -> str:
-            return redact(super().format(record))
-
-    level = config.get("ENTRABOT_LOG_LEVEL").upper()
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(Redacting("entrabot: %(levelname)s %(name)s: %(message)s"))
-    logging.basicConfig(
-        level=level if level in logging.getLevelNamesMapping() else "WARNING", handlers=[handler], force=True
-    )

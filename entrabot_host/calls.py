@@ -5,8 +5,10 @@ Order, outermost first: this boundary, audit, the plugins' wrappers, the envelop
 
 from __future__ import annotations
 
+import json
 import logging
 import secrets
+import traceback
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -120,12 +122,21 @@ def _resource(audit: Audit, arguments: Mapping[str, Any]) -> str:
 
 def _answer(result: Any) -> Answer:
     data, images = (result.data, result.images) if isinstance(result, ToolResult) else (result, ())
-    return Answer(pydantic_core.to_json(data).decode(), images)
+    return Answer(_to_text(data), images)
+
+
+def _to_text(data: Any) -> str:
+    """Make the JSON text: the one place where data becomes text. Half a surrogate pair becomes a question mark."""
+    try:
+        return pydantic_core.to_json(data, inf_nan_mode="null").decode()
+    except pydantic_core.PydanticSerializationError:
+        text = json.dumps(pydantic_core.to_jsonable_python(data), ensure_ascii=False)
+        return text.encode("utf-8", "replace").decode()
 
 
 def refusal(error: EntrabotError) -> Answer:
     """Make an expected failure into an answer."""
-    return Answer(pydantic_core.to_json({"error": error.to_dict()}).decode(), is_error=True)
+    return Answer(_to_text({"error": error.to_dict()}), is_error=True)
 
 
 def unknown_tool(name: str, known: Sequence[str]) -> Answer:
@@ -140,7 +151,7 @@ def unknown_tool(name: str, known: Sequence[str]) -> Answer:
 def _bug(tool: str, error: Exception) -> Answer:
     """Log an unexpected failure under an id and tell the client the id only."""
     correlation = secrets.token_hex(6)
-    detail = "".join(_trace(error))
+    detail = "".join(traceback.format_exception(error))
     log.error("tool %s failed unexpectedly, correlation id %s\n%s", tool, correlation, redact(detail))
     body = {
         "error": {
@@ -150,10 +161,4 @@ def _bug(tool: str, error: Exception) -> Answer:
             "correlation_id": correlation,
         }
     }
-    return Answer(pydantic_core.to_json(body).decode(), is_error=True)
-
-
-def _trace(error: Exception) -> list[str]:
-    import traceback
-
-    return traceback.format_exception(error)
+    return Answer(_to_text(body), is_error=True)

@@ -39,12 +39,13 @@ async def _serve(stop: "Stop", arguments: argparse.Namespace, wire: "Wire") -> N
         child = TenantChild.start() if arguments.sandbox else None
         if child:
             stop.children.add(child.process)  # It starts while we import.
-        from entrabot_host.application import Application, set_up_logging
+        from entrabot_host.application import Application
         from entrabot_host.config import load_config
+        from entrabot_host.logs import start_logging
         from entrabot_host.serve import serve
 
         config = load_config(_flags(arguments), env_file=arguments.env_file, overlay=child.layer() if child else None)
-        set_up_logging(config)
+        logging = start_logging(config)
         application = Application(config)
     except EntrabotError as error:
         print(f"entrabot-mcp: {error.message} {error.remedy}".rstrip(), file=sys.stderr)
@@ -52,7 +53,10 @@ async def _serve(stop: "Stop", arguments: argparse.Namespace, wire: "Wire") -> N
     gc.freeze()
     gc.enable()
     stop.watch(wire.read_fd, wire.write_fd)
-    await serve(application, wire)
+    try:
+        await serve(stop, application, wire)
+    finally:
+        logging.stop()
 
 
 def _parser() -> argparse.ArgumentParser:

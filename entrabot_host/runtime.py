@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import AsyncExitStack, suppress
+from contextlib import AsyncExitStack
 from datetime import datetime
 from functools import cached_property
 from typing import Any, Generic, TypeVar
@@ -23,7 +23,7 @@ from entrabot_host.config import Config
 from entrabot_host.delivery.inbox import ChannelSink, InboxFacet, InboxService
 from entrabot_host.delivery.start import Beginnings
 from entrabot_host.discovery import HOST
-from entrabot_host.errors import AuthError, EntrabotError, NotStarted
+from entrabot_host.errors import AttributionError, AuthError, EntrabotError, NotStarted
 from entrabot_host.folders import Folders
 from entrabot_host.graph.client import GraphClient
 from entrabot_host.host import (
@@ -74,6 +74,14 @@ class Shared(Generic[T]):
         if self._attempt is None or (self._attempt.done() and _failed(self._attempt)):
             self._attempt = asyncio.create_task(self._run())
         return await asyncio.shield(self._attempt)
+
+    async def abandon(self) -> T | None:
+        """Stop an attempt under way; return the value if there is one."""
+        if self._attempt is None:
+            return None
+        self._attempt.cancel()
+        (outcome,) = await asyncio.gather(self._attempt, return_exceptions=True)
+        return None if isinstance(outcome, BaseException) else outcome
 
     async def _run(self) -> T:
         return await self._make()
@@ -257,6 +265,8 @@ class Runtime:
         for part in ("inbox_service", "_tenants", "graph", "session", "audit_log"):
             if part in self.__dict__:
                 await self.__dict__[part].aclose()
+        if (backend := await self._backend.abandon()) is not None:
+            await backend.aclose()
 
     async def _open_gate(self, gate: Gate) -> str:
         """Say what a background task waits for, empty when it may run. Storage comes before polling."""
@@ -277,12 +287,22 @@ class Runtime:
         self, plugin: str, action: str, resource: str, outcome: Outcome, metadata: Mapping[str, Any]
     ) -> str:
         """Write one audit line in the name of whoever is signed in. Raises `AttributionError`."""
-        with suppress(AuthError, TimeoutError):
+        failure: AuthError | None = None
+        try:
             async with asyncio.timeout(_SIGN_IN_SECONDS):
                 await self.session.principal()
-        return await self.audit_log.write(
-            action, resource, outcome, plugin=plugin, attribution=self._attribution(), metadata=metadata
-        )
+        except AuthError as error:
+            failure = error
+        except TimeoutError:
+            log.debug("an audit line does not wait for signing in any longer")
+        try:
+            return await self.audit_log.write(
+                action, resource, outcome, plugin=plugin, attribution=self._attribution(), metadata=metadata
+            )
+        except AttributionError as error:
+            if failure is None:
+                raise
+            raise AttributionError(f"{error.message} {failure.message}", remedy=failure.remedy) from None
 
     def _attribution(self) -> Attribution:
         me = self.session.known_principal

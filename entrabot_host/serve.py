@@ -8,6 +8,7 @@ from contextlib import suppress
 from typing import Any, Protocol
 
 from entrabot_host.application import Application
+from entrabot_host.lifecycle import Stop
 from entrabot_host.protocol import Client, build_server
 from entrabot_host.push import PushQueue
 from entrabot_host.stdio import StdioTransport, Wire
@@ -19,9 +20,10 @@ LIST_SECONDS = 0.5
 """How long warming up waits for the client to ask for the tools, so as not to delay that answer."""
 
 
-async def serve(application: Application, wire: Wire) -> None:
-    """Serve on ``wire`` until the client closes either pipe or this is cancelled."""
-    async with StdioTransport(wire) as transport:
+async def serve(stop: Stop, application: Application, wire: Wire) -> None:
+    """Serve on ``wire`` until the client closes either pipe or ``stop`` is requested."""
+    async with StdioTransport(wire, on_end=stop.request) as transport:
+        stop.on_request(transport.abort_if_stalled)
         await run(application, transport)
 
 

@@ -71,6 +71,8 @@ class TenantChild:
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait(timeout=5)
+        if self.process.stdout:
+            self.process.stdout.close()
 
     def _first_line(self) -> bytes:
         """Read one line, bounded in time; a pipe cannot be read with a timeout otherwise."""

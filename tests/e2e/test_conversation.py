@@ -212,6 +212,7 @@ async def test_two_quick_restarts(sandbox: Sandbox, environment: dict[str, str])
         await server.call("whoami")
         await sandbox.say("alice", "before")
         assert words(await server.next_push()) == "before"
+        await beats(sandbox)
         assert await server.stop() == 0
     await sandbox.say("alice", "while it was down")
     for _ in range(2):
@@ -223,6 +224,21 @@ async def test_two_quick_restarts(sandbox: Sandbox, environment: dict[str, str])
         await server.call("whoami")
         assert words(await server.next_push()) == "while it was down"
         assert await told(server, sandbox) == []
+
+
+async def test_a_stop_right_after_a_push_repeats_nothing(sandbox: Sandbox, environment: dict[str, str]) -> None:
+    """An orderly stop is no death: what was handed over is recorded before the server goes."""
+    handed: dict[str, str] = {}
+    for round_ in range(4):
+        async with served(environment) as server:
+            await server.call("whoami")
+            said = await sandbox.say("alice", f"message {round_}")
+            push = await server.next_push()
+            assert push["meta"]["message_id"] == said["id"], f"something was pushed again: {push}, {handed}"
+            assert await server.stop() == 0
+        assert server.pushes.empty()
+        handed[said["id"]] = words(push)
+    assert sorted(handed.values()) == [f"message {round_}" for round_ in range(4)]
 
 
 async def test_killed_between_pushes(sandbox: Sandbox, environment: dict[str, str]) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
+import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -109,16 +110,12 @@ async def test_the_highest_log_level_stays_off_standard_output(environment: dict
         stderr = server.stderr
     assert all(json.loads(line)["jsonrpc"] == "2.0" for line in server.lines)
     assert "entrabot: DEBUG" in stderr
-    assert "eyJ" not in stderr, "a token is in the log"
+    assert not re.search(r"eyJ[\w-]+\.eyJ", stderr), "a token is in the log"
 
 
 async def test_standard_error_may_be_closed(bare: dict[str, str], tmp_path: Path) -> None:
     """A host that drops standard error loses the noise, and nothing of it lands in the protocol."""
     install(tmp_path / "site", "noisy", NOISY)
-    if os.name != "posix":
-        pytest.skip("needs a shell")
-    import sys
-
     command = ("sh", "-c", 'exec "$0" -m entrabot_host.main 2>&-', sys.executable)
     async with served({**bare, "PYTHONPATH": str(tmp_path / "site")}, command=command) as server:
         assert "shout" in await server.tools()

@@ -71,6 +71,27 @@ async def test_data_becomes_one_json_text_and_images_follow() -> None:
     assert not answer.is_error
 
 
+@pytest.mark.parametrize(
+    ("data", "text"),
+    [
+        (float("nan"), "null"),
+        ({"half": "a\ud800b"}, '{"half": "a?b"}'),
+        ("text", '"text"'),
+        (None, "null"),
+        ([1, {"x": True}], '[1,{"x":true}]'),
+    ],
+)
+async def test_whatever_a_tool_returns_is_valid_json_text(data: Any, text: str) -> None:
+    async def give() -> Any:
+        """Give."""
+        return data
+
+    answer = await Bench(tool(give)).run()
+
+    assert (answer.text, answer.is_error) == (text, False)
+    answer.text.encode()
+
+
 async def test_the_context_is_injected_and_no_wrapper_sees_it() -> None:
     seen: list[dict[str, Any]] = []
 

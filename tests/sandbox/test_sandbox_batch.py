@@ -85,6 +85,7 @@ async def test_a_failed_dependency_is_told(graph: httpx.AsyncClient) -> None:
         [get("1", "/me", dependsOn=["2"])],
         [get("1", "/me", dependsOn=["2"]), get("2", "/me", dependsOn=["1"])],
         [get("1", "/me", headers=["x"])],
+        [{"id": "1", "method": "POST", "url": "/$batch", "headers": JSON, "body": {"requests": [get("1", "/me")]}}],
         "all",
     ],
 )
@@ -104,6 +105,13 @@ async def test_faults_strike_single_parts(graph: httpx.AsyncClient, sandbox: San
     assert parts["1"]["headers"]["Retry-After"] == "7"
     recorded = [r for r in await sandbox.requests() if r["batch"]]
     assert sorted((r["path"], r["status"]) for r in recorded) == [("/v1.0/me", 429), ("/v1.0/me/chats", 200)]
+
+
+async def test_a_cut_connection_takes_the_whole_batch_with_it(graph: httpx.AsyncClient, sandbox: Sandbox) -> None:
+    await sandbox.fault("drop_before", path="/v1.0/me", count=1)
+    with pytest.raises(httpx.TransportError):
+        await run(graph, get("1", "/me"), get("2", "/me/chats"))
+    assert len(await run(graph, get("1", "/me"), get("2", "/me/chats?$filter=topic%20eq%20'https://x'"))) == 2
 
 
 async def test_a_batch_does_not_escape_the_limits(graph: httpx.AsyncClient, sandbox: Sandbox) -> None:

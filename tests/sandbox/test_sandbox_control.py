@@ -106,7 +106,10 @@ async def test_malformed_bodies_are_refused(web: httpx.AsyncClient, sandbox: San
     ]
     for method, path, body in wrong:
         assert (await web.request(method, path, json=body, headers=headers)).status_code == 400, (path, body)
-    assert (await web.get("/nothing", headers=headers)).status_code == 404
+    for method, path, status in (("GET", "/nothing", 404), ("GET", "/say", 405)):
+        response = await web.request(method, path, headers=headers)
+        assert response.status_code == status
+        assert response.json()["error"]["message"] == "There is no such control call."
 
 
 async def test_one_can_wait_for_words(sandbox: Sandbox, graph: httpx.AsyncClient) -> None:

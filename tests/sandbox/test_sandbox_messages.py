@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+from datetime import datetime
 from typing import Any
 
 import httpx
@@ -165,7 +166,9 @@ async def test_only_whom_it_belongs_changes_a_message(graph: httpx.AsyncClient, 
     assert (response.status_code, response.content) == (204, b"")
     edited = (await graph.get(path)).json()
     assert edited["body"]["content"] == "final"
-    assert edited["lastEditedDateTime"] == edited["lastModifiedDateTime"] > edited["createdDateTime"]
+    assert edited["lastEditedDateTime"] == edited["lastModifiedDateTime"]
+    modified, created = (datetime.fromisoformat(edited[name]) for name in ("lastModifiedDateTime", "createdDateTime"))
+    assert modified > created
     assert edited["etag"] != edited["id"] == sent["id"]
     assert error(await graph.patch(path, json={"policyViolation": {"dlpAction": "none"}})) == (403, "Forbidden")
     assert error(await graph.patch(path, json={"colour": "red"})) == (400, "BadRequest")

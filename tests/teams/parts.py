@@ -85,7 +85,8 @@ class MemoryInbox:
             raise StorageError("The record cannot be read.")
         beginning = (start or datetime.now(UTC) - timedelta(hours=24)) - timedelta(milliseconds=1)
         floor = self.floors.setdefault(conversation.id, beginning)
-        return Position(floor, frozenset(self.done.get(conversation.id, {})))
+        own = {message_id for chat_id, message_id in self.spoken if chat_id == conversation.id}
+        return Position(floor, frozenset({*self.done.get(conversation.id, {}), *own}))
 
     async def deliver(self, conversation: Conversation, messages: Sequence[Message], covered_to: datetime) -> Delivery:
         self.offers += 1

@@ -11,6 +11,7 @@ from entrabot_sandbox.client import Sandbox
 from entrabot_teams.api import ChatApi
 from entrabot_teams.changes import ChangeSource
 from entrabot_teams.chatstate import GIVE_UP_SECONDS
+from entrabot_teams.sending import Sending
 from entrabot_teams.settings import TeamsSettings
 from entrabot_teams.watching import WatchedChats
 
@@ -140,6 +141,15 @@ async def test_own_messages_are_not_heard(ear: Ear, host: PlainHost, sandbox: Sa
     assert host.inbox.texts() == ["old 0"]
 
 
+async def test_an_answer_of_our_own_offers_nothing_again(ear: Ear, host: PlainHost, sandbox: Sandbox) -> None:
+    (chat,) = await many_chats(sandbox, 1)
+    await ear.beat()
+    offers = host.inbox.offers
+    await ChatApi(host).post_message(chat, {"body": {"contentType": "html", "content": "mine"}})
+    assert len(await ear.beat()) == 2
+    assert host.inbox.offers == offers
+
+
 async def test_the_beat_is_shorter_during_a_conversation(host: PlainHost, sandbox: Sandbox) -> None:
     clock, api = Clock(), ChatApi(host)
     settings = TeamsSettings.model_validate({"ENTRABOT_LIVE_POLL_SECONDS": "1.5"})
@@ -173,6 +183,15 @@ async def test_mentions_and_quotes_are_told(ear: Ear, host: PlainHost, sandbox: 
     await ear.beat()
     second = list(host.inbox.done[group["id"]].values())[1]
     assert second.meta == {"chat_type": "group", "mentions_me": "yes", "reply_to_ids": first["id"]}
+
+
+async def test_what_was_said_just_before_our_own_message(ear: Ear, host: PlainHost, sandbox: Sandbox) -> None:
+    (chat,) = await many_chats(sandbox, 1)
+    await ear.beat()
+    await sandbox.say("bob", "wait!", chat=chat)
+    await Sending(host, ChatApi(host), ear.watched, ear.source.spoke).send_teams_message("<p>Done.</p>", chat_id=chat)
+    await ear.beat()
+    assert host.inbox.texts() == ["old 0", "wait!"]
 
 
 @pytest.mark.parametrize("history", [True, False])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from typing import Any
 from urllib.parse import quote
 
 import pytest
@@ -101,10 +102,25 @@ async def test_bad_arguments_reach_nobody(teams: Teams, sandbox: Sandbox, addres
     assert await sandbox.requests() == []
 
 
-async def test_an_apostrophe_is_escaped(teams: Teams, sandbox: Sandbox) -> None:
+async def test_an_apostrophe_is_escaped(teams: Teams, host: PlainHost, sandbox: Sandbox) -> None:
     person = await sandbox.add_person("obrien", "Pat O'Brien", mail="pat.o'brien@contoso.example")
-    chat = await teams.chats.create_chat(person["upn"])
+    graph, bound = host.graph, []
+
+    class Watching:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(graph, name)
+
+        async def request(self, method: str, path: str, **more: Any) -> Any:
+            if path == "/chats":
+                bound.extend(member["user@odata.bind"] for member in more["json"]["members"])
+            return await graph.request(method, path, **more)
+
+    host.graph = Watching()
+    chat = await teams.chats.create_chat(person["mail"])
     assert person["id"] in chat["chat_id"]
+    own, other = bound
+    assert own.endswith(f"/users('{host.identity.principal.user_id}')")
+    assert other.endswith("/users('pat.o''brien@contoso.example')")
 
 
 async def test_a_broken_connection_is_no_reason_to_fail(teams: Teams, sandbox: Sandbox) -> None:

@@ -154,6 +154,28 @@ async def test_what_others_say_is_not_taken_for_the_lost_send(teams: Teams, sand
     assert await sent(sandbox, alice["chatId"]) == []
 
 
+async def test_an_equal_message_sent_before_is_not_taken_for_the_lost_one(
+    teams: Teams, sandbox: Sandbox, chat_id: str
+) -> None:
+    await teams.sending.send_teams_message("same", chat_id=chat_id)
+    await sandbox.fault("drop_before", **POSTS)
+    with anyio.fail_after(30), pytest.raises(GraphUnavailable) as caught:
+        await teams.sending.send_teams_message("same", chat_id=chat_id)
+    assert caught.value.outcome_unknown
+    assert len(await sent(sandbox, chat_id)) == 1
+
+
+async def test_an_equal_message_of_long_ago_is_not_taken_for_the_lost_one(
+    host: PlainHost, sandbox: Sandbox, chat_id: str
+) -> None:
+    await Teams(host).sending.send_teams_message("same", chat_id=chat_id)
+    await sandbox.set_clock(60)
+    await sandbox.fault("drop_before", **POSTS)
+    later = PlainHost(host.graph, host.identity)
+    with anyio.fail_after(30), pytest.raises(GraphUnavailable):
+        await Teams(later).sending.send_teams_message("same", chat_id=chat_id)
+
+
 async def test_a_refusal_is_not_settled(teams: Teams, sandbox: Sandbox, chat_id: str) -> None:
     await sandbox.fault("status", **POSTS, status=400)
     with pytest.raises(GraphError) as caught:

@@ -9,11 +9,11 @@ import tempfile
 from pathlib import Path
 from typing import Any, TextIO
 
-from entrabot_host.cli.demo.humans import Humans
 from entrabot_host.cli.demo.stage import Stage, expect
-from entrabot_host.cli.scripted_host import ChannelParams, ScriptedHost, launched
 from entrabot_host.security.envelope import MARKER
-from entrabot_host.tenant_child import TenantChild
+from entrabot_host.testing.agent import Agent, Push
+from entrabot_host.testing.process import launched
+from entrabot_host.testing.tenant import Tenant
 
 _WHOLE_DEMO_SECONDS = 120.0
 _QUIET_SECONDS = 1.0
@@ -26,7 +26,7 @@ def run(*, svg: str = "") -> int:
     stage.title(
         "Entrabot", "An AI agent with an Entra identity of its own, in a sandbox tenant: nothing leaves this machine."
     )
-    tenant = TenantChild.start()
+    tenant = Tenant.start()
     with tempfile.TemporaryFile("w+", encoding="utf-8") as errlog:
         try:
             asyncio.run(asyncio.wait_for(_play(stage, tenant, errlog), _WHOLE_DEMO_SECONDS))
@@ -49,33 +49,27 @@ def _first(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
 
 
-async def _play(stage: Stage, tenant: TenantChild, errlog: TextIO) -> None:
-    description = await asyncio.to_thread(tenant.describe)
-    environment = {str(name): str(value) for name, value in description["environment"].items()}
-    humans = Humans(description)
-    try:
-        async with launched(environment, errlog=errlog) as host:
-            play = Play(stage, host, humans, Path(environment["ENTRABOT_AUDIT_DIR"]))
-            await play.identity()
-            chat = await play.direct_message()
-            await play.reply(chat)
-            group = await play.group()
-            await play.stranger(group)
-            await play.records()
-    finally:
-        await humans.aclose()
+async def _play(stage: Stage, tenant: Tenant, errlog: TextIO) -> None:
+    async with launched(tenant.environment, errlog=errlog) as host:
+        play = Play(stage, host, tenant)
+        await play.identity()
+        chat = await play.direct_message()
+        await play.reply(chat)
+        group = await play.group()
+        await play.stranger(group)
+        await play.records()
 
 
 class Play:
     """The scenes. Each checks what it promises."""
 
-    def __init__(self, stage: Stage, host: ScriptedHost, humans: Humans, audit: Path) -> None:
+    def __init__(self, stage: Stage, host: Agent, tenant: Tenant) -> None:
         self._stage = stage
         self._host = host
-        self._humans = humans
-        self._audit = audit
-        self._sponsor = humans.people["alice"]
-        self._colleague = humans.people["bob"]
+        self._humans = tenant
+        self._audit = Path(tenant.environment["ENTRABOT_AUDIT_DIR"])
+        self._sponsor = tenant.people["alice"]
+        self._colleague = tenant.people["bob"]
 
     async def identity(self) -> None:
         """Who am I?"""
@@ -192,7 +186,7 @@ class Play:
             for line in path.read_text(encoding="utf-8").splitlines()
         ]
 
-    def _show(self, push: ChannelParams) -> None:
+    def _show(self, push: Push) -> None:
         text = " ".join(_ENVELOPE.sub("", push.content).split())
         self._stage.says("server", "push → model", f"[sponsor={push.meta.get('sponsor')}] {text}")
 

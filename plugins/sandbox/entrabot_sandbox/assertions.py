@@ -22,9 +22,9 @@ _ALGORITHMS = ("PS256", "RS256")
 def check_certificate_assertion(assertion: str, blueprint: Blueprint, endpoints: set[str], clock: Clock) -> None:
     """Verify a blueprint's assertion: signature, audience, issuer and subject, times. Raises EntraError."""
     header = _header(assertion)
-    certificate = _signer(header, blueprint)
+    key: Any = _signer(header, blueprint).public_key()
     try:
-        claims = jwt.decode(assertion, _public_key(certificate), list(_ALGORITHMS), options=_SIGNATURE_ONLY)
+        claims = jwt.decode(assertion, key, list(_ALGORITHMS), options=_SIGNATURE_ONLY)
     except jwt.InvalidSignatureError as error:
         raise _bad_signature("The provided signature value did not match the expected signature value.") from error
     except jwt.InvalidTokenError as error:
@@ -85,10 +85,6 @@ def _signer(header: dict[str, Any], blueprint: Blueprint) -> x509.Certificate:
         if _unpadded(digest) == str(sha256 or sha1).rstrip("="):
             return certificate
     raise _bad_signature("The key was not found.")
-
-
-def _public_key(certificate: x509.Certificate) -> Any:
-    return certificate.public_key()
 
 
 def _check_parties(claims: Claims, client_id: str, endpoints: set[str]) -> None:

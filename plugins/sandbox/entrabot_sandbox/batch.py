@@ -7,15 +7,21 @@ import base64
 import binascii
 import json
 import random
+import re
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import unquote
 
+from entrabot_sandbox.attendance import attend
 from entrabot_sandbox.calls import Call
+from entrabot_sandbox.envelope import refuse
 from entrabot_sandbox.errors import GraphError, bad_request
 from entrabot_sandbox.reply import Reply
 
 MAX_PARTS = 20
 METHODS = ("GET", "POST", "PATCH", "PUT", "DELETE")
+
+_ABSOLUTE = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]*:")
 
 Json = dict[str, Any]
 
@@ -40,8 +46,11 @@ async def run(call: Call) -> Reply:
     while waiting:
         ready = [part for part in waiting if all(name in done for name in part.depends_on)]
         waiting = [part for part in waiting if part not in ready]
-        answers = await asyncio.gather(*(_answer(part, call, done) for part in ready))
-        done.update(zip((part.id.lower() for part in ready), answers, strict=True))
+        answers = await asyncio.gather(*(_answer(part, call, done) for part in ready), return_exceptions=True)
+        for part, answer in zip(ready, answers, strict=True):
+            if isinstance(answer, BaseException):
+                raise answer
+            done[part.id.lower()] = answer
     responses = list(done.values())
     random.shuffle(responses)
     return Reply(200, json={"responses": responses})
@@ -66,8 +75,10 @@ def _part(item: Any) -> Part:
     method, url = item.get("method"), item.get("url")
     if not isinstance(method, str) or method.upper() not in METHODS:
         raise bad_request(f"Request {item['id']} has no valid method.")
-    if not isinstance(url, str) or not url or "://" in url:
+    if not isinstance(url, str) or not url or _ABSOLUTE.match(url):
         raise bad_request(f"Request {item['id']} needs a relative url.")
+    if url.strip("/").lower().startswith("$batch"):
+        raise bad_request("A batch can't hold another batch.")
     headers = _headers(item)
     if "body" in item and "content-type" not in headers:
         raise bad_request(f"Write request {item['id']} does not contain a Content-Type header.")
@@ -110,15 +121,30 @@ def _check_dependencies(parts: list[Part]) -> None:
 
 
 async def _answer(part: Part, call: Call, done: dict[str, Json]) -> Json:
-    from entrabot_sandbox.graph import make_call, refuse
-    from entrabot_sandbox.service import attend_part
-
     if any(done[name]["status"] >= 400 for name in part.depends_on):
         error = GraphError(424, "FailedDependency", "A request that this one depends on has failed.")
         return _response(part, refuse(call.state, error, part.headers))
     path, _, query = part.url.partition("?")
-    inner = make_call(call.state, part.method, "/" + path.strip("/"), query, part.headers, part.body, call.principal)
-    return _response(part, await attend_part(inner, query))
+    inner = Call.read(
+        call.state,
+        part.method,
+        "/" + path.strip("/"),
+        query,
+        part.headers,
+        part.body,
+        call.principal,
+        call.dispatch,
+    )
+    reply = await attend(
+        call.state,
+        part.method,
+        "/v1.0" + unquote(inner.path),
+        query,
+        lambda: call.dispatch(inner),
+        lambda error: refuse(call.state, error, part.headers),
+        batch=True,
+    )
+    return _response(part, reply)
 
 
 def _response(part: Part, reply: Reply) -> Json:

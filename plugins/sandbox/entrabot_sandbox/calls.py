@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import parse_qsl, unquote
 from uuid import uuid4
 
 from entrabot_sandbox.conversations import Chat, Member
 from entrabot_sandbox.directory import Tenant, User
 from entrabot_sandbox.errors import bad_request, forbidden, not_found
 from entrabot_sandbox.odata import json_body
+from entrabot_sandbox.reply import Reply
 from entrabot_sandbox.state import State
 
 
@@ -26,7 +29,10 @@ class Principal:
 
 @dataclass
 class Call:
-    """A request, on its own or as a part of a batch. ``params`` holds what the route's pattern captured."""
+    """A request, on its own or as a part of a batch.
+
+    ``params`` holds what the route's pattern captured; ``dispatch`` answers calls, the parts of a batch for one.
+    """
 
     state: State
     method: str
@@ -36,8 +42,26 @@ class Call:
     headers: dict[str, str]
     body: bytes
     principal: Principal
+    dispatch: Callable[[Call], Awaitable[Reply]]
     params: dict[str, str] = field(default_factory=dict)
     request_id: str = field(default_factory=lambda: str(uuid4()))
+
+    @classmethod
+    def read(
+        cls,
+        state: State,
+        method: str,
+        raw_path: str,
+        raw_query: str,
+        headers: dict[str, str],
+        body: bytes,
+        principal: Principal,
+        dispatch: Callable[[Call], Awaitable[Reply]],
+    ) -> Call:
+        """Take a request apart; the path's segments are percent-decoded one by one."""
+        segments = [unquote(segment) for segment in raw_path.strip("/").split("/")]
+        query = parse_qsl(raw_query, keep_blank_values=True)
+        return cls(state, method, raw_path, segments, query, headers, body, principal, dispatch)
 
     @property
     def client_request_id(self) -> str:

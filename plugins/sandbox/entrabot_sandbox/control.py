@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 from uuid import uuid4
 
 from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
@@ -68,7 +69,7 @@ class Control:
         ]
         speech = Speech(self._state)
         routes += [_route(method, path, action, status) for method, path, action, status in speech.actions()]
-        return _Guard(Starlette(routes=routes), self._token, self._state.base)
+        return _Guard(Starlette(routes=routes, exception_handlers=_UNKNOWN), self._token, self._state.base)
 
     def _show(self, body: Json, request: Request) -> Json:
         state = self._state
@@ -252,6 +253,13 @@ class _Guard:
 
 def _error(status: int, message: str) -> Response:
     return JSONResponse({"error": {"message": message}}, status)
+
+
+async def _unknown(request: Request, error: Exception) -> Response:
+    return _error(error.status_code if isinstance(error, HTTPException) else 500, "There is no such control call.")
+
+
+_UNKNOWN: dict[Any, Any] = {404: _unknown, 405: _unknown}
 
 
 def _route(method: str, path: str, action: Action, status: int = 200) -> Route:

@@ -89,10 +89,6 @@ class Chat:
         now = time.monotonic()
         return (m for m in self.messages.values() if m.visible_at <= now and m.created >= member.since)
 
-    def is_delivered_to(self, user: User) -> bool:
-        """Whether the person behind this home object really sees the chat."""
-        return self.member(user) is not None
-
 
 @dataclass
 class Conversations:

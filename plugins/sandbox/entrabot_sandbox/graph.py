@@ -6,12 +6,10 @@ import re
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
-from urllib.parse import parse_qsl, unquote
-from uuid import uuid4
 
 from entrabot_sandbox import batch, chats, messages, scopes, users
 from entrabot_sandbox.calls import Call, Principal
+from entrabot_sandbox.envelope import finish, refuse
 from entrabot_sandbox.errors import GraphError, unauthenticated
 from entrabot_sandbox.reply import Reply
 from entrabot_sandbox.state import State
@@ -19,8 +17,6 @@ from entrabot_sandbox.throttle import kind_of
 from entrabot_sandbox.tokens import Claims, TokenInvalidError
 
 Handler = Callable[[Call], Awaitable[Reply]]
-
-JSON_TYPE = "application/json;odata.metadata=minimal;odata.streaming=true;IEEE754Compatible=false;charset=utf-8"
 
 
 @dataclass(frozen=True)
@@ -41,12 +37,21 @@ class Route:
         return {name[1:-1]: value for name, value in pairs if name.startswith("{")}
 
 
+async def _elsewhere(call: Call) -> Reply:
+    """What Graph does and this sandbox does not."""
+    message = f"Graph may know {call.method} {call.path}, but this sandbox does not stand in for it."
+    raise GraphError(501, "NotImplemented", message)
+
+
 def _chat_routes(prefix: str, *, personal: bool) -> list[Route]:
     message = f"{prefix}/{{chat}}/messages/{{message}}"
     routes = [
-        Route(f"{prefix}/{{chat}}", {"GET": chats.get_chat}),
+        Route(f"{prefix}/{{chat}}", {"GET": chats.get_chat, "PATCH": _elsewhere, "DELETE": _elsewhere}),
         Route(f"{prefix}/{{chat}}/members", {"GET": chats.list_members, "POST": chats.add_member}),
-        Route(f"{prefix}/{{chat}}/members/{{member}}", {"GET": chats.get_member}),
+        Route(
+            f"{prefix}/{{chat}}/members/{{member}}",
+            {"GET": chats.get_member, "PATCH": _elsewhere, "DELETE": _elsewhere},
+        ),
         Route(f"{prefix}/{{chat}}/messages", {"GET": messages.list_messages, "POST": messages.send}),
         Route(message, {"GET": messages.get_message, "PATCH": messages.update}),
         Route(f"{message}/hostedContents", {"GET": messages.list_hosted}),
@@ -82,22 +87,7 @@ async def serve(
         principal = authenticate(state, headers.get("authorization", ""))
     except GraphError as error:
         return refuse(state, error, headers)
-    return await answer(make_call(state, method, raw_path, raw_query, headers, body, principal))
-
-
-def make_call(
-    state: State,
-    method: str,
-    raw_path: str,
-    raw_query: str,
-    headers: dict[str, str],
-    body: bytes,
-    principal: Principal,
-) -> Call:
-    """Take a request apart; segments are percent-decoded one by one."""
-    segments = [unquote(segment) for segment in raw_path.strip("/").split("/")]
-    query = parse_qsl(raw_query, keep_blank_values=True)
-    return Call(state, method, raw_path, segments, query, headers, body, principal)
+    return await answer(Call.read(state, method, raw_path, raw_query, headers, body, principal, answer))
 
 
 async def answer(call: Call) -> Reply:
@@ -110,20 +100,7 @@ async def answer(call: Call) -> Reply:
         reply = await handler(call)
     except GraphError as error:
         return refuse(call.state, error, call.headers, call.request_id)
-    return _finish(reply, call.request_id, call.client_request_id)
-
-
-def refuse(state: State, error: GraphError, headers: dict[str, str], request_id: str = "") -> Reply:
-    """The answer that carries Graph's error envelope."""
-    request_id = request_id or str(uuid4())
-    client_request_id = headers.get("client-request-id") or request_id
-    inner = {
-        "date": state.clock.now().strftime("%Y-%m-%dT%H:%M:%S"),
-        "request-id": request_id,
-        "client-request-id": client_request_id,
-    }
-    body = {"error": {"code": error.code, "message": error.message, "innerError": inner}}
-    return _finish(Reply(error.status, error.headers, json=body), request_id, client_request_id)
+    return finish(reply, call.request_id, call.client_request_id)
 
 
 def authenticate(state: State, authorization: str) -> Principal:
@@ -159,7 +136,9 @@ def _route(call: Call) -> Handler:
         if params is not None:
             call.params = params
             return _handler(route, call.method)
-    raise _unknown(call)
+    if _KNOWN_TO_GRAPH.match(call.segments[0]):
+        return _elsewhere
+    raise GraphError(400, "BadRequest", f"Resource not found for the segment '{call.segments[0]}'.")
 
 
 def _handler(route: Route, method: str) -> Handler:
@@ -169,23 +148,8 @@ def _handler(route: Route, method: str) -> Handler:
     return route.handlers[method]
 
 
-_ELSEWHERE = re.compile(
+_KNOWN_TO_GRAPH = re.compile(
     r"^(me|users|groups|drives|drive|sites|shares|teams|applications|servicePrincipals|directoryObjects|chats|"
     r"search|subscriptions|communications|organization)$",
     re.IGNORECASE,
 )
-
-
-def _unknown(call: Call) -> GraphError:
-    if _ELSEWHERE.match(call.segments[0]):
-        message = f"Graph may know {call.method} {call.path}, but this sandbox does not stand in for it."
-        return GraphError(501, "NotImplemented", message)
-    return GraphError(400, "BadRequest", f"Resource not found for the segment '{call.segments[0]}'.")
-
-
-def _finish(reply: Reply, request_id: str, client_request_id: str) -> Reply:
-    headers: dict[str, Any] = {"request-id": request_id, "client-request-id": client_request_id}
-    if reply.json is not None:
-        headers["Content-Type"] = JSON_TYPE
-    reply.headers = {**headers, **reply.headers}
-    return reply

@@ -1,67 +1,22 @@
-"""What surrounds every request: faults, the record of what was asked, and the edge to HTTP."""
+"""The edge to HTTP: the endpoints of Graph and Entra, and connections that are cut."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from urllib.parse import parse_qs, unquote
+from urllib.parse import parse_qs
 
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from entrabot_sandbox import graph
-from entrabot_sandbox.calls import Call
+from entrabot_sandbox.attendance import Handle, Refuse, attend
+from entrabot_sandbox.envelope import refuse
 from entrabot_sandbox.errors import ConnectionDroppedError, EntraError, GraphError
 from entrabot_sandbox.reply import Reply
 from entrabot_sandbox.state import State
 
 ABORT = "entrabot_sandbox.abort"
-
-Refuse = Callable[[GraphError], Reply]
-Handle = Callable[[], Awaitable[Reply]]
-
-
-async def attend(
-    state: State,
-    method: str,
-    path: str,
-    query: str,
-    handle: Handle,
-    refuse: Refuse,
-    *,
-    batch: bool = False,
-    detail: dict[str, str] | None = None,
-) -> Reply:
-    """Handle a request under the faults in force, and note it. Raises ConnectionDroppedError."""
-    status = 0
-    try:
-        try:
-            lose_answer = await state.faults.before(method, path)
-        except GraphError as error:
-            reply = refuse(error)
-        else:
-            reply = await handle()
-            if lose_answer:
-                raise ConnectionDroppedError
-        status = reply.status
-    finally:
-        state.recorder.add(method, path, query, status, batch=batch, detail=detail or {})
-    return reply
-
-
-async def attend_part(call: Call, query: str) -> Reply:
-    """Handle one request of a batch."""
-    path = "/v1.0" + unquote(call.path)
-    return await attend(
-        call.state,
-        call.method,
-        path,
-        query,
-        lambda: graph.answer(call),
-        lambda error: graph.refuse(call.state, error, call.headers),
-        batch=True,
-    )
 
 
 class Service:
@@ -78,13 +33,13 @@ class Service:
         return await self._http(
             request,
             lambda: graph.serve(state, request.method, raw, query, headers, body),
-            lambda error: graph.refuse(state, error, headers),
+            lambda error: refuse(state, error, headers),
         )
 
     async def other_version(self, request: Request) -> Response:
         """``/beta``: not stood in for."""
         error = GraphError(400, "BadRequest", "Invalid version: this sandbox has v1.0 only.")
-        reply = graph.refuse(self._state, error, _headers(request))
+        reply = refuse(self._state, error, _headers(request))
 
         async def handle() -> Reply:
             return reply
@@ -131,11 +86,11 @@ class Service:
     async def _http(
         self, request: Request, handle: Handle, refuse: Refuse, detail: dict[str, str] | None = None
     ) -> Response:
-        path, query = request.url.path, request.url.query
+        path, query = str(request.scope["path"]), request.url.query
         try:
-            reply = await attend(self._state, request.method, _path(request), query, handle, refuse, detail=detail)
+            reply = await attend(self._state, request.method, path, query, handle, refuse, detail=detail)
         except ConnectionDroppedError:
-            return _CutConnection(path)
+            return _CutConnection()
         headers = {"Date": self._state.clock.http_date(), **reply.headers}
         if reply.json is not None:
             headers.setdefault("Content-Type", "application/json; charset=utf-8")
@@ -154,10 +109,6 @@ class _CutConnection(Response):
 
 def _headers(request: Request) -> dict[str, str]:
     return {name.lower(): value for name, value in request.headers.items()}
-
-
-def _path(request: Request) -> str:
-    return str(request.scope["path"])
 
 
 def _token_detail(body: bytes) -> dict[str, str]:

@@ -130,12 +130,12 @@ class Speech:
                 return {"value": [_message(m, chat) for m in sorted(found, key=lambda m: int(m.id))]}
 
     def _edit(self, body: Json, request: Request) -> Json:
-        chat, message, _ = self._own_message(body, request)
+        chat, message = self._own_message(body, request)
         self._state.conversations.edit(chat, message, self._draft(body, chat))
         return _message(message, chat)
 
     def _delete(self, body: Json, request: Request) -> Json:
-        chat, message, _ = self._own_message(body, request)
+        chat, message = self._own_message(body, request)
         self._state.conversations.delete(chat, message)
         return _message(message, chat)
 
@@ -177,12 +177,12 @@ class Speech:
         person = self._person(body, request)
         return self._chat(request.path_params["chat"], person), person
 
-    def _own_message(self, body: Json, request: Request) -> tuple[Chat, Message, User]:
+    def _own_message(self, body: Json, request: Request) -> tuple[Chat, Message]:
         chat, person = self._place(body, request)
         message = _find(chat, request.path_params["message"])
         if message.sender is not person:
             raise ControlError(400, f"The message is not {person.key}'s own.")
-        return chat, message, person
+        return chat, message
 
     # Content
 

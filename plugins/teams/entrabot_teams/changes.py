@@ -60,6 +60,7 @@ class ChangeSource:
             return None
         pages = await self._look(watched, is_agent=is_agent)
         watched = await self._watched.all()
+        # What is not watched is forgotten here: in a person's name, that is every chat but the ones asked for.
         self._states = {chat_id: self._state(chat_id) for chat_id in watched}
         await self._peek(every_beat=not is_agent and not self._listing.ordered)
         await self._handle_due(me)
@@ -79,7 +80,7 @@ class ChangeSource:
     # --- looking ----------------------------------------------------------------------------------------------------
 
     async def _look(self, watched: frozenset[str], *, is_agent: bool) -> int:
-        """Take in the list of chats; a person's other chats are none of our business and are not taken in."""
+        """Take in the list of chats and return how many requests that took. Only an agent's own list is swept whole."""
         look = await self._listing.look()
         if look is None and is_agent:
             look = await self._listing.sweep()
@@ -87,8 +88,7 @@ class ChangeSource:
             return 0
         if is_agent:
             await self._watched.add(head.chat_id for head in look.heads if head.chat_id not in watched)
-        mine = look.heads if is_agent else [head for head in look.heads if head.chat_id in watched]
-        self._show(mine, everything=look.everything)
+        self._show(look.heads, everything=look.everything)
         return look.pages
 
     def _show(self, heads: Iterable[Head], *, everything: bool) -> None:
@@ -116,7 +116,8 @@ class ChangeSource:
                 self._failed(state, answer)
                 state.next_peek = max(state.next_peek, state.read_at)
             elif found := messages_of((answer.body or {}).get("value")):
-                state.show(Head(state.head.chat_id, None, found[0].id, found[0].created))
+                last = found[0]
+                state.show(Head(state.head.chat_id, None, last.id, last.created, last.sender_id))
 
     # --- reading ----------------------------------------------------------------------------------------------------
 
@@ -143,11 +144,11 @@ class ChangeSource:
     async def _read(self, state: ChatState, me: Principal) -> None:
         head, conversation = state.head, Conversation.chat(state.head.chat_id)
         position = await self._host.inbox.position(conversation, head.created)
-        if not state.overflow and _is_covered(head, position):
+        if not state.overflow and _is_covered(head, position, me):
             state.seen = head.preview_id
             return
         reading = await self._reader.since(head.chat_id, position.floor)
-        returned = head.preview_id in reading.ids or _is_covered(head, position)
+        returned = head.preview_id in reading.ids or _is_covered(head, position, me)
         if fresh := await news(reading, position, me, head.chat_id):
             self._last_activity = self._now()
             covered_to = _covered_to(reading, position, None if returned else head)
@@ -198,10 +199,13 @@ class ChangeSource:
         }
 
 
-def _is_covered(head: Head, position: Position) -> bool:
-    """Whether the newest message of the chat is done, so that nothing has to be read."""
+def _is_covered(head: Head, position: Position, me: Principal) -> bool:
+    """Whether the newest message of the chat is done, so that nothing has to be read.
+
+    One of our own that is done says nothing: somebody may have written just before it.
+    """
     at_floor = head.preview_created is not None and head.preview_created <= position.floor
-    return at_floor or head.preview_id in position.ids
+    return at_floor or (head.preview_id in position.ids and head.preview_sender not in ("", me.user_id))
 
 
 def _covered_to(reading: Reading, position: Position, missing: Head | None) -> datetime:

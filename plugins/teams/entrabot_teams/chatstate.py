@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from entrabot_host import Message
@@ -62,12 +62,7 @@ class ChatState:
             self.doubted_since, self.doubts = None, 0
             if not self.failures:
                 self.read_at = 0.0
-        self.head = Head(
-            head.chat_id,
-            head.created or self.head.created,
-            head.preview_id or self.head.preview_id,
-            head.preview_created or self.head.preview_created,
-        )
+        self.head = replace(head if head.preview_id else self.head, created=head.created or self.head.created)
 
     def keep(self, left: list[Message], covered_to: datetime, now: float) -> None:
         """Keep what is still to be taken, at most `KEPT_MESSAGES`, the oldest first."""

@@ -153,12 +153,16 @@ def _shown(attachment: Json) -> str:
 
 @dataclass(frozen=True)
 class Head:
-    """What a list of chats shows about one of them. ``preview_id`` is empty when it has no last message."""
+    """What a list of chats shows about one of them: its last message, by id, time and sender.
+
+    ``preview_id`` is empty when there is none; the sender is empty for events and bots.
+    """
 
     chat_id: str
     created: datetime | None = None
     preview_id: str = ""
     preview_created: datetime | None = None
+    preview_sender: str = ""
 
 
 def head_of(row: Any) -> Head | None:
@@ -172,6 +176,7 @@ def head_of(row: Any) -> Head | None:
         moment(row.get("createdDateTime")),
         _text(preview.get("id")),
         moment(preview.get("createdDateTime")),
+        _text(_mapping(_mapping(preview.get("from")).get("user")).get("id")),
     )
 
 

@@ -17,6 +17,7 @@ from tests.host.delivery.parts import CHAT, Clock, Crash, Session, message
 
 SESSIONS = st.integers(0, 1)
 FAILURES = st.sampled_from(["refused", "landed", "landed, conflict", "conflict"])
+MORE = st.integers(1, 3)
 POINTS = st.sampled_from(["before write", "after write", "before push", "after push"])
 
 
@@ -47,7 +48,7 @@ class Delivery(RuleBasedStateMachine):
     def time_passes(self, seconds: int) -> None:
         self.clock.advance(seconds)
 
-    @rule(how_late=st.integers(0, 200), more=st.integers(1, 4))
+    @rule(how_late=st.integers(0, 200), more=MORE)
     def messages_appear(self, how_late: int, more: int) -> None:
         for _ in range(more):
             created = max(self.clock.advance(1) - timedelta(seconds=how_late), self.first)
@@ -61,8 +62,9 @@ class Delivery(RuleBasedStateMachine):
     def deliver(self, who: int) -> None:
         self.attempt(who)
 
-    @rule(who=SESSIONS, failure=FAILURES, at=st.integers(0, 3))
-    def deliver_with_a_failing_write(self, who: int, failure: str, at: int) -> None:
+    @rule(who=SESSIONS, failure=FAILURES, at=st.integers(0, 2), more=MORE)
+    def deliver_with_a_failing_write(self, who: int, failure: str, at: int, more: int) -> None:
+        self.messages_appear(0, more)
         store = self.sessions[who].store
         countdown = [at]
 
@@ -77,8 +79,9 @@ class Delivery(RuleBasedStateMachine):
         self.attempt(who)
         store.before_write = store.after_write = None
 
-    @rule(who=SESSIONS, point=POINTS, at=st.integers(0, 3))
-    def deliver_and_die(self, who: int, point: str, at: int) -> None:
+    @rule(who=SESSIONS, point=POINTS, at=st.integers(0, 1), more=MORE)
+    def deliver_and_die(self, who: int, point: str, at: int, more: int) -> None:
+        self.messages_appear(0, more)
         session = self.sessions[who]
         countdown = [at]
 
@@ -96,6 +99,20 @@ class Delivery(RuleBasedStateMachine):
             setattr(session.pipe, where, hook)
         self.attempt(who)
         self.replace(who)
+
+    @rule(who=SESSIONS, at=st.integers(0, 2), more=MORE)
+    def deliver_while_the_pipe_closes(self, who: int, at: int, more: int) -> None:
+        self.messages_appear(0, more)
+        pipe = self.sessions[who].pipe
+        before = len(pipe.pushed)
+
+        def close() -> None:
+            pipe.closed = len(pipe.pushed) - before > at
+
+        pipe.before = pipe.after = close
+        self.attempt(who)
+        pipe.before = pipe.after = None
+        pipe.closed = False
 
     @rule(who=SESSIONS, ready=st.booleans())
     def host_reads_or_not(self, who: int, ready: bool) -> None:
@@ -180,5 +197,5 @@ class Delivery(RuleBasedStateMachine):
 
 TestDelivery = Delivery.TestCase
 TestDelivery.settings = settings(
-    max_examples=40, stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=50, stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck)
 )

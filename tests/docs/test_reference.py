@@ -1,0 +1,56 @@
+"""The generated reference says what the code says."""
+
+import ast
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+SCRIPT = ROOT / "docs" / "generate_reference.py"
+REFERENCE = ROOT / "docs" / "reference.md"
+VARIABLE = re.compile(r"(?:ENTRABOT|EFFERENT_COPY|PERSONA_SATI)_[A-Z0-9_]*[A-Z0-9]")
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, str(SCRIPT), *arguments], capture_output=True, text=True, encoding="utf-8", timeout=90
+    )
+
+
+def test_the_reference_is_current() -> None:
+    checked = run("--check")
+    assert checked.returncode == 0, checked.stderr
+
+
+def test_a_check_notices_a_difference_and_writes_nothing(tmp_path: Path) -> None:
+    copy = tmp_path / "reference.md"
+    copy.write_text(REFERENCE.read_text(encoding="utf-8").replace("`whoami`", "`whoareyou`"), encoding="utf-8")
+    before = copy.read_bytes()
+    checked = run("--check", str(copy))
+    assert checked.returncode == 1
+    assert "generate_reference.py" in checked.stderr
+    assert copy.read_bytes() == before
+
+
+def test_settings_in_the_environment_make_no_difference(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ENTRABOT_PLUGINS", "none")
+    monkeypatch.setenv("ENTRABOT_READ_ONLY", "1")
+    monkeypatch.setenv("ENTRABOT_TENANT_ID", "no guid")
+    checked = run("--check")
+    assert checked.returncode == 0, checked.stderr
+
+
+def test_every_variable_that_the_code_names_is_in_it() -> None:
+    named = {
+        node.value
+        for folder in (ROOT / "entrabot_host", *(ROOT / "plugins").glob("*/entrabot_*"))
+        for path in folder.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and VARIABLE.fullmatch(node.value)
+    }
+    described = set(VARIABLE.findall(REFERENCE.read_text(encoding="utf-8")))
+    assert len(named) > 20
+    assert named <= described

@@ -26,9 +26,9 @@ from entrabot_host import errors, hookspecs
 from entrabot_host.application import Application
 from entrabot_host.assembly import AssembledTool
 from entrabot_host.config import ENV_FILE, Config
-from entrabot_host.discovery import ALLOW, BLOCK, READ_ONLY, STRICT, installed_plugins
+from entrabot_host.discovery import ALLOW, BLOCK, FILES, READ_ONLY, STRICT, installed_plugins
 from entrabot_host.errors import EntrabotError
-from entrabot_host.protocol import tools_list_bytes
+from entrabot_host.listing import cost
 from entrabot_host.tools import Audit
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -40,6 +40,7 @@ READ_WITHOUT_A_MODEL = {
     "ENTRABOT_LOG_LEVEL": "What is logged to stderr: DEBUG, INFO, WARNING or ERROR",
     ALLOW: "Names of the plugins to use, separated by commas; `none` for none; unset means all that are installed",
     BLOCK: "Names of plugins not to use, separated by commas",
+    FILES: "Python files to use as plugins too, separated as in PATH; each is named after its file",
     READ_ONLY: "Offer only tools that change nothing (1 or 0)",
     STRICT: "Refuse to start when a plugin is quarantined (1 or 0)",
 }
@@ -118,7 +119,7 @@ def assemble(names: Iterable[str]) -> Application:
 
 def _tools(application: Application) -> Iterator[str]:
     tools = [tool for part in application.assembly.contributions for tool in part.tools]
-    sizes = tools_list_bytes(tools)
+    sizes = {tool.name: cost(tool) for tool in tools}
     yield "## Tools\n"
     yield f"{len(tools)} tools, {sum(sizes.values()):,} bytes in `tools/list`, which a host shows to the model.\n"
     rows = [(f"[`{tool.name}`](#{tool.name})", tool.plugin, tool.tool.title, str(sizes[tool.name])) for tool in tools]

@@ -41,7 +41,7 @@ class Application:
         self.version = version()
         self.config = config
         self.selection = selection(config)
-        self.installed = installed_plugins() if plugins is None else list(plugins)
+        self.installed = installed_plugins(self.selection.files) if plugins is None else list(plugins)
         self.runtime = Runtime(config, clock)
         self.calls = Calls(write_audit=self.runtime.write_audit, envelope=self._envelope())
         self.assembly = self._assemble()

@@ -5,20 +5,26 @@ pluggy's own loader is not used: it stops at the first plugin whose import raise
 
 from __future__ import annotations
 
+import os
+import sys
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import partial
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
 
 from entrabot_host.config import Config
-from entrabot_host.errors import SettingsError
+from entrabot_host.errors import PluginError, SettingsError
 
 GROUP = "entrabot.plugins"
 ALLOW = "ENTRABOT_PLUGINS"
 BLOCK = "ENTRABOT_PLUGINS_DISABLED"
 STRICT = "ENTRABOT_STRICT_PLUGINS"
 READ_ONLY = "ENTRABOT_READ_ONLY"
+FILES = "ENTRABOT_PLUGIN_FILES"
 HOST = "host"
 
 
@@ -56,20 +62,25 @@ class Problem:
 
 @dataclass(frozen=True)
 class Selection:
-    """The operator's choice. allow: None means everything that is installed."""
+    """The operator's choice. allow: None means everything that is installed. files: plugins that are no packages."""
 
     allow: frozenset[str] | None = None
     block: frozenset[str] = frozenset()
+    files: tuple[Path, ...] = ()
     read_only: bool = False
     strict: bool = False
 
     def wants(self, name: str) -> bool:
         """Whether the plugin of this name is to be used."""
-        return name not in self.block and (self.allow is None or name in self.allow)
+        return name not in self.block and (self.allow is None or name in self.allow or name in self._file_names)
 
     def names(self, name: str) -> bool:
         """Whether the operator listed the plugin by name: only then do its policy wrappers count."""
-        return self.allow is not None and name in self.allow
+        return name in (self.allow or ()) or name in self._file_names
+
+    @property
+    def _file_names(self) -> set[str]:
+        return {path.stem for path in self.files}
 
 
 @dataclass(frozen=True)
@@ -91,6 +102,7 @@ def selection(config: Config) -> Selection:
     return Selection(
         allow=None if not allow else frozenset() if allow.lower() == "none" else _names(allow),
         block=_names(config.get(BLOCK)),
+        files=tuple(Path(part).expanduser() for part in config.get(FILES).split(os.pathsep) if part.strip()),
         read_only=switch(config, READ_ONLY),
         strict=switch(config, STRICT),
     )
@@ -110,8 +122,8 @@ def _names(text: str) -> frozenset[str]:
     return frozenset(part.strip() for part in text.split(",") if part.strip())
 
 
-def installed_plugins() -> list[Installed]:
-    """List the plugins of this environment by name, importing none of them."""
+def installed_plugins(files: Sequence[Path] = ()) -> list[Installed]:
+    """List the plugins of this environment, and those in ``files``, by name, importing none of them."""
     from importlib_metadata import entry_points
 
     found = [
@@ -123,7 +135,19 @@ def installed_plugins() -> list[Installed]:
         )
         for point in entry_points(group=GROUP)
     ]
+    found += [Installed(path.stem, str(path), "", partial(_load_file, path)) for path in files]
     return sorted(found, key=lambda plugin: (plugin.name, plugin.distribution))
+
+
+def _load_file(path: Path) -> object:
+    """Import one file as a module of its own, under a name that hides nothing."""
+    spec = spec_from_file_location(f"entrabot_plugin_file_{path.stem}", path)
+    if spec is None or spec.loader is None or not path.is_file():
+        raise PluginError(f"{path} is not a Python file.")
+    module = module_from_spec(spec)
+    sys.modules[spec.name] = module  # annotations are resolved through it
+    spec.loader.exec_module(module)
+    return module
 
 
 def unknown_names(chosen: Selection, installed: Iterable[Installed]) -> list[str]:

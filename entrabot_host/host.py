@@ -141,7 +141,9 @@ class Graph(Protocol):
         beta: bool = False,
         timeout: float = 30.0,
     ) -> GraphResponse:
-        """Send one request with a JSON body, raw ``content`` or none. GET is retried; others only when Graph says that it did nothing.
+        """Send one request with a JSON body, raw ``content`` or none.
+
+        GET is retried, others only when Graph says that it did nothing.
 
         Raises `GraphError` and its kinds; `GraphUnavailable.outcome_unknown` when an unsafe request may have landed.
         """

@@ -5,6 +5,7 @@ import gc
 gc.disable()  # Collecting while a thousand modules are imported costs a third of the start.
 
 import argparse  # noqa: E402
+import os  # noqa: E402
 import sys  # noqa: E402
 from typing import TYPE_CHECKING  # noqa: E402
 
@@ -68,6 +69,9 @@ def _parser() -> argparse.ArgumentParser:
         "--sandbox", action="store_true", help="use a sandbox tenant of its own instead of Microsoft 365"
     )
     parser.add_argument("--plugins", default="", metavar="A,B", help="use only these plugins; none for none")
+    parser.add_argument(
+        "--plugin", action="append", default=[], metavar="FILE.py", help="use this file as a plugin too"
+    )
     parser.add_argument("--read-only", action="store_true", help="offer only tools that change nothing")
     parser.add_argument("--env-file", default="", metavar="FILE", help="read settings from this file too")
     parser.add_argument("--version", action="store_true", help="print the version")
@@ -75,7 +79,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _flags(arguments: argparse.Namespace) -> dict[str, str]:
-    flags = {"ENTRABOT_PLUGINS": arguments.plugins}
+    flags = {"ENTRABOT_PLUGINS": arguments.plugins, "ENTRABOT_PLUGIN_FILES": os.pathsep.join(arguments.plugin)}
     if arguments.read_only:
         flags["ENTRABOT_READ_ONLY"] = "1"
     return flags

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -19,6 +19,7 @@ from mcp.shared.exceptions import MCPError
 
 from entrabot_host.assembly import AssembledTool
 from entrabot_host.calls import Answer, Calls, unknown_tool
+from entrabot_host.listing import listed
 from entrabot_host.prompt.body import PROMPT_NAME, RESOURCE_URI, Instructions
 from entrabot_host.tools import Image
 
@@ -84,11 +85,11 @@ class Client:
 
 def build_server(offer: Offer, client: Client) -> Server[None]:
     """Make the SDK server that shows ``offer`` and reports what it sees to ``client``."""
-    listed = types.ListToolsResult(tools=[describe(tool) for tool in offer.tools.values()])
+    offered = types.ListToolsResult(tools=[types.Tool.model_validate(listed(tool)) for tool in offer.tools.values()])
     known = sorted(offer.tools)
 
     async def list_tools(ctx: ServerRequestContext[None], params: Any) -> types.ListToolsResult:
-        return listed
+        return offered
 
     async def call_tool(ctx: ServerRequestContext[None], params: types.CallToolRequestParams) -> types.CallToolResult:
         tool = offer.tools.get(params.name)
@@ -148,23 +149,6 @@ class RequestContext:
         await self._request.session.report_progress(progress, total, message)
 
 
-def describe(tool: AssembledTool) -> types.Tool:
-    """Make the entry of ``tools/list``: no output schema, since results are one JSON text."""
-    hints = tool.tool.hints
-    return types.Tool(
-        name=tool.name,
-        title=tool.tool.title,
-        description=tool.description,
-        input_schema=tool.signature.schema,
-        annotations=types.ToolAnnotations(
-            read_only_hint=hints.read_only,
-            destructive_hint=hints.destructive,
-            idempotent_hint=hints.idempotent,
-            open_world_hint=hints.open_world,
-        ),
-    )
-
-
 def _result(answer: Answer) -> types.CallToolResult:
     content: list[types.ContentBlock] = [types.TextContent(type="text", text=answer.text)]
     content += [_image(image) for image in answer.images]
@@ -219,8 +203,3 @@ def _read_resource(instructions: Instructions) -> Any:
         return types.ReadResourceResult(contents=[contents])
 
     return read
-
-
-def tools_list_bytes(tools: Sequence[AssembledTool]) -> dict[str, int]:
-    """Bytes that each tool costs in ``tools/list`` on the wire."""
-    return {tool.name: len(describe(tool).model_dump_json(by_alias=True, exclude_none=True)) for tool in tools}

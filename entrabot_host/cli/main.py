@@ -12,6 +12,7 @@ from entrabot_host.errors import EntrabotError
 
 BUILT_IN: Mapping[str, tuple[str, str]] = {
     "demo": ("entrabot_host.cli.demo", "show the whole product against a sandbox tenant"),
+    "new-plugin": ("entrabot_host.cli.new_plugin", "write a new plugin, ready to install"),
     "plugins": ("entrabot_host.cli.plugins", "list the plugins and what they offer"),
 }
 

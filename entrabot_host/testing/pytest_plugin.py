@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from entrabot_host.testing.tenant import Tenant
 
 ERAS = ("legacy", "2026-07-28")
+_NO_TENANT = {"ENTRABOT_AGENT_ID": "00000000-0000-4000-8000-000000000001"}
+"""Without a tenant nobody is signed in; an agent's id in the settings still lets deeds be attributed and audited."""
 Serve = Callable[..., AbstractAsyncContextManager["Agent"]]
 
 
@@ -54,7 +56,8 @@ def entrabot(entrabot_era: str, tmp_path: Path) -> Serve:
         async with entrabot("hello", my_module, tenant=entrabot_tenant, settings={"X": "1"}) as agent:
 
     Plugins are names of installed ones, or modules or objects with hook implementations. State, logs and audit go to
-    the test's own temporary folder. On leaving, a task, thread or process that the server left behind is a failure.
+    the test's own temporary folder. Without a tenant nobody is signed in, but tools that change something can be
+    called. On leaving, a task, thread or process that the server left behind is a failure.
     """
 
     @asynccontextmanager
@@ -68,7 +71,7 @@ def entrabot(entrabot_era: str, tmp_path: Path) -> Serve:
         from entrabot_host.testing.leaks import Census, settled
         from entrabot_host.testing.memory import served
 
-        environment = {**(tenant.environment if tenant else {}), **_folders(tmp_path), **(settings or {})}
+        environment = {**(tenant.environment if tenant else _NO_TENANT), **_folders(tmp_path), **(settings or {})}
         census = Census()
         async with served(plugins, environment, mode=entrabot_era, name=client_name, clock=clock) as agent:
             yield agent

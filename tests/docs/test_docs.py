@@ -3,6 +3,7 @@
 import re
 import shlex
 import subprocess
+import sys
 from functools import cache
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -19,6 +20,8 @@ PAGES = sorted(
         *(ROOT / "prompts").rglob("*.md"),
     }
 )
+GUIDES = sorted({*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")})
+"""The pages whose commands are checked."""
 README = ROOT / "README.md"
 
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -47,7 +50,7 @@ def anchors(page: Path) -> frozenset[str]:
 def commands(page: Path) -> list[list[str]]:
     """The words of each command in fenced ``sh`` blocks."""
     blocks = [text for language, text in _FENCE.findall(page.read_text(encoding="utf-8")) if language == "sh"]
-    return [shlex.split(line) for block in blocks for line in block.splitlines() if line.strip()]
+    return [shlex.split(line, comments=True) for block in blocks for line in block.splitlines() if line.strip()]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name)
@@ -76,7 +79,7 @@ def test_the_readme_names_the_two_commands() -> None:
 
 def test_make_has_the_targets_that_are_named() -> None:
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
-    targets = {words[1] for page in PAGES for words in commands(page) if words[0] == "make"}
+    targets = {words[1] for page in GUIDES for words in commands(page) if words[0] == "make"}
     assert targets >= {"demo", "test", "check"}
     missing = [target for target in targets if not re.search(rf"^{target}:", makefile, re.MULTILINE)]
     assert missing == []
@@ -84,7 +87,7 @@ def test_make_has_the_targets_that_are_named() -> None:
 
 def test_commands_exist() -> None:
     installed = {point.name for point in entry_points(group="console_scripts")}
-    used = {Path(words[0]).name for page in PAGES for words in commands(page)}
+    used = {Path(words[0]).name for page in GUIDES for words in commands(page)}
     assert {"entrabot", "entrabot-mcp"} <= installed
     assert used - OTHERS - installed - {"pip", "python"} == set()
 
@@ -92,7 +95,7 @@ def test_commands_exist() -> None:
 def test_subcommands_and_flags_of_ours_are_accepted() -> None:
     shown = [
         (Path(program).name, rest)
-        for page in PAGES
+        for page in GUIDES
         for words in commands(page)
         for place, program in enumerate(words)
         if Path(program).name in ("entrabot", "entrabot-mcp") and (place == 0 or words[place - 1] == "--")
@@ -108,10 +111,8 @@ def test_subcommands_and_flags_of_ours_are_accepted() -> None:
 
 @cache
 def _help(program: str, subcommand: tuple[str, ...]) -> str:
-    words = [program, *(subcommand if program == "entrabot" else ()), "--help"]
-    script = ROOT / ".venv" / "bin" / program
     shown = subprocess.run(
-        [str(script) if script.exists() else program, *words[1:]],
+        [str(Path(sys.executable).parent / program), *(subcommand if program == "entrabot" else ()), "--help"],
         capture_output=True,
         text=True,
         encoding="utf-8",

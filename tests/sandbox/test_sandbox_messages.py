@@ -234,6 +234,7 @@ async def test_pages_follow_each_other_without_gaps(graph: httpx.AsyncClient, sa
     following = await graph.get(body_["@odata.nextLink"])
     assert ids(following) == said[2::-1]
     assert "@odata.nextLink" not in following.json()
+    assert "@odata.nextLink" not in (await graph.get(f"/chats/{chat}/messages", params={"$top": 24})).json()
     encoded = await graph.get(f"/me/chats/{chat.replace(':', '%3A')}/messages", params={"$top": 7})
     assert "/me/chats/19%3A" in encoded.json()["@odata.nextLink"]
     assert len(ids(await graph.get(encoded.json()["@odata.nextLink"]))) == 7

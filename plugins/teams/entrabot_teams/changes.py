@@ -184,8 +184,8 @@ class ChangeSource:
     def _pause(self, pages: int) -> float:
         """Wait longer when a look took many requests, less during a conversation."""
         in_conversation = self._now() - self._last_activity < _CONVERSATION_SECONDS
-        usual = self._settings.poll_seconds
-        pause = min(usual, self._settings.live_poll_seconds) if in_conversation else usual
+        usual, live = self._settings.poll_seconds, self._settings.live_poll_seconds
+        pause = min(usual, live) if live and in_conversation else usual
         return max(pause, float(pages)) if not self._listing.ordered else pause
 
     def report(self) -> dict[str, Any]:

@@ -222,9 +222,35 @@ async def test_a_record_that_cannot_be_written_is_written_later_without_another_
     assert one.pipe.ids == ["1"]
     assert one.told == [("1", "ann", True)]
     one.store.broken, one.pipe.after = False, None
-    assert await one.deliver(*messages) == ([], [])
-    assert one.pipe.ids == ["1"]
-    assert list(one.record().ids) == ["1"]
+    assert await one.deliver(*messages, message("2", clock.advance(1))) == (["2"], [])
+    assert one.pipe.ids == ["1", "2"]
+    assert list(one.record().ids) == ["1", "2"]
+
+
+async def test_a_fenced_session_does_not_end_the_lease_of_the_other(one: Session, new: New, clock: Clock) -> None:
+    two = new()
+    old = message("1", clock.advance(1))
+    pushing, go_on = asyncio.Event(), asyncio.Event()
+    tasks: list[asyncio.Task[tuple[list[str], list[str]]]] = []
+
+    async def hang() -> None:
+        pushing.set()
+        await go_on.wait()
+
+    async def fence() -> None:
+        one.age_record(60)
+        two.pipe.before = hang
+        tasks.append(asyncio.create_task(two.deliver(old)))
+        await pushing.wait()
+
+    one.pipe.after = fence
+    async with asyncio.timeout(15):
+        assert await one.deliver(old) == (["1"], [])
+        record = one.record()
+        assert (record.owner, list(record.in_hand), record.epoch) == (two.inbox.session_id, ["1"], 2)
+        go_on.set()
+        assert await tasks[0] == (["1"], [])
+    assert two.pipe.repeated == ["1"]
 
 
 async def test_a_claim_that_landed_although_it_failed_is_claimed_again_unmarked(one: Session, clock: Clock) -> None:

@@ -1,0 +1,1 @@
+"""Entrabot plugin: hello."""

@@ -24,6 +24,7 @@ from entrabot_host.discovery import (
     unknown_names,
 )
 from entrabot_host.errors import PluginError
+from entrabot_host.identity.settings import BehaviourSettings
 from entrabot_host.prompt.body import Instructions, compose
 from entrabot_host.runtime import Runtime
 from entrabot_host.security.settings import EnvelopeSettings
@@ -40,6 +41,7 @@ class Application:
     ) -> None:
         self.version = version()
         self.config = config
+        config.load(BehaviourSettings)  # a mode that is not supported fails here, loudly
         self.selection = selection(config)
         self.installed = installed_plugins(self.selection.files) if plugins is None else list(plugins)
         self.runtime = Runtime(config, clock)

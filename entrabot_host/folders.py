@@ -15,8 +15,10 @@ class Folders(BaseModel):
     data: Path = Field(
         default_factory=relative_to_home("data"), alias="ENTRABOT_DATA_DIR", description="Folder of stored state"
     )
-    logs: Path = Field(
-        default_factory=relative_to_home("logs"), alias="ENTRABOT_LOG_DIR", description="Folder of log files"
+    logs: Path | None = Field(
+        default=None,
+        alias="ENTRABOT_LOG_DIR",
+        description="Write the log here too, one file a day; default: stderr only",
     )
     audit: Path = Field(
         default_factory=relative_to_home("audit"), alias="ENTRABOT_AUDIT_DIR", description="Folder of the audit log"
@@ -24,5 +26,5 @@ class Folders(BaseModel):
 
     @field_validator("data", "logs", "audit")
     @classmethod
-    def _expand(cls, value: Path) -> Path:
-        return value.expanduser().absolute()
+    def _expand(cls, value: Path | None) -> Path | None:
+        return value.expanduser().absolute() if value else None

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import logging
 import logging.handlers
+import os
 import queue
 import sys
+from datetime import UTC, datetime
+from pathlib import Path
 
 from entrabot_host.config import Config
+from entrabot_host.errors import SettingsError
+from entrabot_host.folders import Folders
 from entrabot_host.security.redaction import redact
 
 LEVEL = "ENTRABOT_LOG_LEVEL"
@@ -40,8 +45,11 @@ def start_logging(config: Config) -> logging.handlers.QueueListener:
     level = config.get(LEVEL).upper()
     stderr = logging.StreamHandler(sys.stderr)
     stderr.setFormatter(RedactingFormatter("entrabot: %(levelname)s %(name)s: %(message)s"))
+    outputs: list[logging.Handler] = [stderr]
+    if folder := config.load(Folders).logs:
+        outputs.append(_file_in(folder))
     waiting: queue.Queue[logging.LogRecord] = queue.Queue(_WAITING_LINES)
-    listener = logging.handlers.QueueListener(waiting, stderr)
+    listener = logging.handlers.QueueListener(waiting, *outputs)
     known = level in logging.getLevelNamesMapping()
     logging.basicConfig(level=level if known else "WARNING", handlers=[DroppingQueueHandler(waiting)], force=True)
     for name in _KEPT_QUIET:
@@ -50,3 +58,19 @@ def start_logging(config: Config) -> logging.handlers.QueueListener:
     if level and not known:
         logging.getLogger(__name__).warning("%s must be DEBUG, INFO, WARNING or ERROR; using WARNING", LEVEL)
     return listener
+
+
+def _file_in(folder: Path) -> logging.Handler:
+    """A file of the day, readable by its owner only; several processes append whole lines to it."""
+    path = folder / f"{datetime.now(UTC):%Y-%m-%d}.log"
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600))
+        handler = logging.FileHandler(path, encoding="utf-8")
+    except OSError as error:
+        raise SettingsError(
+            f"The log folder {folder} cannot be written: {error.strerror}.",
+            remedy="Name a writable folder in ENTRABOT_LOG_DIR, or unset it to log to stderr only.",
+        ) from None
+    handler.setFormatter(RedactingFormatter("%(asctime)s %(process)d %(levelname)s %(name)s: %(message)s"))
+    return handler

@@ -211,7 +211,10 @@ class Runtime:
     # --- lifecycle --------------------------------------------------------------------------------------------------
 
     def adopt(self, assembly: Assembly) -> None:
-        """Assembly is over: facets may be used."""
+        """Assembly is over: facets may be used, and no more storage keys are given away."""
+        for problem in assembly.problems:
+            self._owned.release(problem.plugin.name)
+        self._owned.freeze()
         self._assembly = assembly
 
     def connect(self, sink: ChannelSink, client_state: Callable[[], dict[str, Any]]) -> None:

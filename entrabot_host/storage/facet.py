@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 
+from entrabot_host.discovery import HOST
 from entrabot_host.errors import PluginError, StorageError
 from entrabot_host.host import Entry
 from entrabot_host.storage.backend import MemoryBackend
@@ -13,7 +14,7 @@ from entrabot_host.storage.keys import check_key
 BackendSource = Callable[[], Awaitable[MemoryBackend]]
 """Waits until storage is ready; raises the real reason when it never will be, `NotStarted` during assembly."""
 
-HOST = "the host"
+HOST = "host"
 HOST_KEYS = (
     "plugins/",
     "chats/",
@@ -64,7 +65,7 @@ class OwnedKeys:
             raise PluginError(f"The plugin {plugin} declared a storage key that cannot be: {error.message}") from None
         for owned, owner in self._owners.items():
             if owner != plugin and (covers(owned, key) or covers(key, owned)):
-                raise PluginError(f"The plugin {plugin} declared the storage key {key!r}, which {owner} owns.")
+                raise PluginError(f"The plugin {plugin} declared the storage key {key!r} of {owner}.")
 
 
 def covers(owned: str, key: str) -> bool:

@@ -2,7 +2,6 @@
 
 import asyncio
 import threading
-from collections.abc import Iterator
 from contextlib import asynccontextmanager
 from types import SimpleNamespace
 from typing import Any
@@ -85,7 +84,7 @@ class TestAgentUser(AuthProviderContract):
     """The built-in provider keeps the contract."""
 
     @pytest.fixture
-    def provider(self, entrabot_tenant: Any) -> Iterator[Any]:
+    def provider(self, entrabot_tenant: Any) -> Any:
         from entrabot_host.auth.agent_user import AgentUserProvider
         from entrabot_host.config import Config, Layer
         from entrabot_host.identity.settings import AgentUserSettings
@@ -93,4 +92,4 @@ class TestAgentUser(AuthProviderContract):
 
         config = Config([Layer("the test", entrabot_tenant.environment)])
         clouds = config.load(CloudSettings)
-        yield AgentUserProvider(config.load(AgentUserSettings), resolve_cloud(clouds), clouds.ca_bundle)
+        return AgentUserProvider(config.load(AgentUserSettings), resolve_cloud(clouds), clouds.ca_bundle)

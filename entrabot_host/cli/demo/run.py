@@ -17,7 +17,7 @@ from entrabot_host.testing.tenant import Tenant
 
 _WHOLE_DEMO_SECONDS = 120.0
 _QUIET_SECONDS = 1.0
-_ENVELOPE = re.compile(rf"</?{MARKER}[^>]*>\s*")
+_ENVELOPE = re.compile(rf"‹/?{MARKER}[^›]*›\s*")
 
 
 def run(*, svg: str = "") -> int:

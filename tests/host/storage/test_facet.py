@@ -92,6 +92,12 @@ def test_a_plugin_that_was_not_accepted_leaves_its_keys_and_nobody_claims_after_
         owned.claim("good", ["more"])
 
 
+async def test_the_hosts_own_keys_are_its_own(local: LocalBackend) -> None:
+    await facet("host", local, OwnedKeys()).write("sponsors.json", b"{}")
+    await facet("other", local, OwnedKeys()).write("sponsors.json", b"{}")
+    assert await local.list() == ["plugins/other/sponsors.json", "sponsors.json"]
+
+
 async def test_the_real_reason_of_a_failed_start_is_raised() -> None:
     async def source() -> MemoryBackend:
         raise NotStarted("too early")

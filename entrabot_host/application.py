@@ -45,6 +45,7 @@ class Application:
         self.selection = selection(config)
         self.installed = installed_plugins(self.selection.files) if plugins is None else list(plugins)
         self.runtime = Runtime(config, clock)
+        self._hosts: dict[str, BoundHost] = {}
         self.calls = Calls(write_audit=self.runtime.write_audit, envelope=self._envelope())
         self.assembly = self._assemble()
         self.tools = self.assembly.tools
@@ -58,13 +59,17 @@ class Application:
         loaded, problems = load_plugins(self.installed, self.selection)
         assembly = assemble(
             [*self._own_plugins(), *loaded],
-            lambda name: BoundHost(name, self.config, self.runtime),
+            self._host_of,
             self.selection,
             innermost=self.calls.innermost,
             problems=problems,
         )
         self._report(assembly.problems, assembly.notes)
         return assembly
+
+    def _host_of(self, plugin: str) -> BoundHost:
+        """Return the one host object of a plugin."""
+        return self._hosts.setdefault(plugin, BoundHost(plugin, self.config, self.runtime))
 
     def _own_plugins(self) -> list[Loaded]:
         """The host's own contributions come in through the same hooks."""

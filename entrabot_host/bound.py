@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Protocol
 
 from entrabot_host.errors import NotStarted
-from entrabot_host.host import Graph, Identity, Inbox, Records, Settings, SettingsT, Store
+from entrabot_host.host import Graph, Host, Identity, Inbox, Records, Settings, SettingsT, SharedT, Store
 
 if TYPE_CHECKING:
     from entrabot_host.config import Config
@@ -63,7 +64,15 @@ class BoundHost:
         self.settings = BoundSettings(plugin, config)
         self.log = logging.getLogger(f"entrabot.{plugin}")
         self._services = services
+        self._shared: dict[Callable[..., Any], Any] = {}
         self.store = services.store(plugin)
+
+    def shared(self, make: Callable[[Host], SharedT]) -> SharedT:
+        """Return what ``make(host)`` made the first time."""
+        if make not in self._shared:
+            self._shared[make] = make(self)
+        made: SharedT = self._shared[make]
+        return made
 
     @property
     def identity(self) -> Identity:

@@ -7,7 +7,7 @@ raise `NotStarted` during assembly.
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterable, AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pydantic import BaseModel  # a sixth of a second that `import entrabot_host` need not pay
 
 SettingsT = TypeVar("SettingsT", bound="BaseModel")
+SharedT = TypeVar("SharedT")
 
 
 # --- settings -------------------------------------------------------------------------------------------------------
@@ -127,6 +128,11 @@ class Graph(Protocol):
     Paths are relative to the version root (``/me/chats``), or absolute next links on the Graph host. Percent-encode
     ids with `urllib.parse.quote(id, safe="")`.
     """
+
+    @property
+    def root(self) -> str:
+        """The version root, ``https://graph.microsoft.com/v1.0`` in the global cloud; for references in bodies."""
+        ...
 
     async def request(
         self,
@@ -369,6 +375,13 @@ class Host(Protocol):
     @property
     def plugin(self) -> str:
         """The name of the plugin this is bound to."""
+        ...
+
+    def shared(self, make: Callable[[Host], SharedT]) -> SharedT:
+        """Return what ``make(host)`` made the first time: the plugin's own object, shared by all its hooks.
+
+        Example: ``Tide(host)`` holds a cache that a tool and a task use, so both hooks say ``host.shared(Tide)``.
+        """
         ...
 
     @property

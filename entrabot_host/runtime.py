@@ -201,7 +201,11 @@ class Runtime:
 
     async def _open_backend(self) -> MemoryBackend:
         backend = open_backend(self._config.load(StorageSettings), self.folders.data)
-        await backend.check()
+        try:
+            await backend.check()
+        except BaseException:
+            await backend.aclose()
+            raise
         return backend
 
     def now(self) -> datetime:

@@ -60,6 +60,11 @@ class GraphClient:
         self._service_clock = ServiceClock(clock)
         self._transfer = Transfer(self._wire, clock=clock, sleep=sleep, jitter=jitter)
 
+    @property
+    def root(self) -> str:
+        """The version root."""
+        return f"{self._cloud.graph_url}/v1.0"
+
     def now(self) -> datetime:
         """Return the time at Graph, in UTC, from its last answer; before any answer, the local time."""
         return self._service_clock.now()

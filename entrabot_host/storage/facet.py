@@ -14,7 +14,6 @@ from entrabot_host.storage.keys import check_key
 BackendSource = Callable[[], Awaitable[MemoryBackend]]
 """Waits until storage is ready; raises the real reason when it never will be, `NotStarted` during assembly."""
 
-HOST = "host"
 HOST_KEYS = (
     "plugins/",
     "chats/",

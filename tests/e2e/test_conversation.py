@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from entrabot_sandbox.client import Sandbox
 
-from entrabot_host.cli.scripted_host import launched
 from entrabot_host.security.envelope import MARKER
+from entrabot_host.testing.process import launched
 from tests.e2e.wire import LEGACY, MODERN, Refused, Server, served, until
 
 HINTS = {"readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint"}
@@ -23,7 +23,7 @@ def era(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-async def beats(sandbox: Sandbox, number: int = 2) -> None:
+async def beats(sandbox: Sandbox, number: int = 3) -> None:
     """Wait until the chats have been looked at so many times more."""
     before = (await sandbox.counts()).get(BEAT, 0)
 
@@ -35,7 +35,7 @@ async def beats(sandbox: Sandbox, number: int = 2) -> None:
 
 async def told(server: Server, sandbox: Sandbox) -> list[str]:
     """All that is pushed until two looks later, as words."""
-    await beats(sandbox, 3)
+    await beats(sandbox)
     pushes = []
     while not server.pushes.empty():
         pushes.append(words(server.pushes.get_nowait()))
@@ -93,9 +93,7 @@ async def test_a_conversation_from_the_first_message_to_the_group(
             assert host.waiting_pushes == 0
 
 
-async def test_pushes_are_strings_only_and_come_once(
-    sandbox: Sandbox, environment: dict[str, str], era: str
-) -> None:
+async def test_pushes_are_strings_only_and_come_once(sandbox: Sandbox, environment: dict[str, str], era: str) -> None:
     async with served(environment, era=era) as server:
         await server.call("whoami")
         said = await sandbox.say("alice", "one")
@@ -190,10 +188,8 @@ async def test_wrong_calls_are_explained_without_repeating_what_was_passed(
 # --- restarts ---------------------------------------------------------------------------------------------------------
 
 
-async def test_a_restart_repeats_nothing_and_forgets_nothing(
-    sandbox: Sandbox, environment: dict[str, str], era: str
-) -> None:
-    async with served(environment, era=era) as server:
+async def test_a_restart_repeats_nothing_and_forgets_nothing(sandbox: Sandbox, environment: dict[str, str]) -> None:
+    async with served(environment) as server:
         await server.call("whoami")
         await sandbox.say("alice", "before")
         assert words(await server.next_push()) == "before"
@@ -201,7 +197,7 @@ async def test_a_restart_repeats_nothing_and_forgets_nothing(
         assert await server.stop() == 0
     await sandbox.say("alice", "while it was down")
     await sandbox.say("bob", "from somebody new")
-    async with served(environment, era=era) as server:
+    async with served(environment) as server:
         await server.call("whoami")
         assert sorted([words(await server.next_push()) for _ in range(2)]) == ["from somebody new", "while it was down"]
         assert await told(server, sandbox) == []

@@ -25,7 +25,7 @@ BROKEN = {
     "clashing": ("assembly", "'whoami'", HELLO.replace("greet", "whoami")),
     "no_hints": ("register_tools", "hints", HELLO.replace("hints=local", 'hints={"read_only": True}')),
     "no_words": ("register_tools", "needs a title", HELLO.replace('title="Greet"', 'title=""')),
-    "untyped": ("register_tools", "'name'", HELLO.replace(": Annotated[str, Field(description=\"Whom to greet\")]", "")),
+    "untyped": ("register_tools", "'name'", HELLO.replace(': Annotated[str, Field(description="Whom to greet")]', "")),
     "no_hook": ("registration", "no hook", "x = 1\n"),
     "misspelt": ("registration", "register_tool", HELLO.replace("def register_tools", "def register_tool")),
 }

@@ -79,9 +79,7 @@ async def test_the_inspector_lists_and_calls(node_modules: Path, environment: di
     assert not called.get("isError")
     me = json.loads(called["content"][0]["text"])
     assert me["identity"]["attribution"] == "agent"
-    read = await inspect(
-        node_modules, environment, "--method", "resources/read", "--uri", "entrabot://instructions"
-    )
+    read = await inspect(node_modules, environment, "--method", "resources/read", "--uri", "entrabot://instructions")
     assert "You work in Microsoft 365" in read["contents"][0]["text"]
 
 

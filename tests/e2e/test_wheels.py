@@ -23,9 +23,16 @@ _SECONDS = 240
 def run(*command: str | Path, cwd: Path, environment: dict[str, str] | None = None) -> str:
     """Run to the end and return the standard output. Fails with the standard error."""
     done = subprocess.run(
-        [str(part) for part in command], cwd=cwd, env=environment, capture_output=True, encoding="utf-8", timeout=_SECONDS
+        [str(part) for part in command],
+        cwd=cwd,
+        env=environment,
+        capture_output=True,
+        encoding="utf-8",
+        timeout=_SECONDS,
     )
-    assert done.returncode == 0, f"{command[0]} {command[1]}: {done.returncode}\n{done.stdout[-3000:]}{done.stderr[-3000:]}"
+    assert done.returncode == 0, (
+        f"{command[0]} {command[1]}: {done.returncode}\n{done.stdout[-3000:]}{done.stderr[-3000:]}"
+    )
     return done.stdout
 
 

@@ -63,9 +63,8 @@ class Server:
             message = json.loads(line)
             if message.get("method") == PUSH:
                 self.pushes.put_nowait(message["params"])
-            elif future := self._answers.pop(message.get("id"), None):
-                if not future.done():
-                    future.set_result(message)
+            elif (future := self._answers.pop(message.get("id"), None)) and not future.done():
+                future.set_result(message)
 
     async def write(self, message: Json) -> None:
         """Send any message."""
@@ -92,9 +91,7 @@ class Server:
         if self.era == MODERN:
             return await self.ask("server/discover")
         client = {"name": name, "version": "1.0"}
-        result = await self.ask(
-            "initialize", {"protocolVersion": LEGACY, "capabilities": {}, "clientInfo": client}
-        )
+        result = await self.ask("initialize", {"protocolVersion": LEGACY, "capabilities": {}, "clientInfo": client})
         await self.write({"jsonrpc": "2.0", "method": "notifications/initialized"})
         return result
 

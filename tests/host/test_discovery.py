@@ -136,7 +136,9 @@ def entrabot(*arguments: str, **environment: str) -> subprocess.CompletedProcess
     code = (
         "import sys; from entrabot_host.cli.main import main\n"
         "try: main(sys.argv[1:])\n"
-        "finally: print([name for name in ('mcp', 'httpx', 'msal', 'cryptography') if name in sys.modules], file=sys.stderr)"
+        "finally:\n"
+        "    heavy = ('mcp', 'httpx', 'msal', 'cryptography')\n"
+        "    print([name for name in heavy if name in sys.modules], file=sys.stderr)"
     )
     return subprocess.run(
         [sys.executable, "-c", code, *arguments],

@@ -68,12 +68,15 @@ async def test_what_a_server_leaves_behind_fails_the_test(entrabot: Any, what: s
             threading.Thread(target=let_go.wait, name="stray", daemon=True).start()
         yield
 
-    with pytest.raises(AssertionError, match=f"left behind: {what} stray"):
+    async def serve_it() -> None:
         async with entrabot(module(lifespan=lambda host: careless())) as agent:
             await agent.call("whoami")
             async with asyncio.timeout(10):
                 while what == "task" and not left:
                     await asyncio.sleep(0.01)
+
+    with pytest.raises(AssertionError, match=f"left behind: {what} stray"):
+        await serve_it()
     let_go.set()
     for task in left:
         task.cancel()

@@ -162,6 +162,12 @@ class PlainHost:
     settings: PlainSettings = field(default_factory=PlainSettings)
     plugin: str = "teams"
     log: logging.Logger = field(default_factory=lambda: logging.getLogger("entrabot.teams"))
+    made: dict[Any, Any] = field(default_factory=dict)
+
+    def shared(self, make: Any) -> Any:
+        if make not in self.made:
+            self.made[make] = make(self)
+        return self.made[make]
 
 
 class Clock:

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 import pytest
 from entrabot_sandbox.client import Sandbox
 from entrabot_teams import plugin
-from entrabot_teams.domain import Teams, teams_of
+from entrabot_teams.domain import Teams
 from entrabot_teams.settings import TeamsSettings
 from pydantic import ValidationError
 
@@ -176,7 +176,7 @@ async def test_refusals_are_typed_and_repeat_nothing(host: PlainHost, calls: Cal
 
 
 async def test_state_and_health(host: PlainHost, sandbox: Sandbox) -> None:
-    teams: Teams = teams_of(host)
+    teams = host.shared(Teams)
     await teams.chats.create_chat(sandbox.people["bob"]["mail"])
     assert await plugin.body_state(host)["teams"]() == {"watched_chats": 1}
     (check,) = plugin.health_checks(host)

@@ -117,8 +117,8 @@ async def test_a_list_that_others_keep_changing_is_given_up_for_now(watched: Wat
 
 
 def test_the_key_is_owned_once() -> None:
-    from entrabot_teams.domain import teams_of
+    from entrabot_teams.domain import Teams
 
     host = PlainHost(graph=None, identity=SimpleNamespace())
-    assert teams_of(host) is teams_of(host)
+    assert host.shared(Teams) is host.shared(Teams)
     assert host.store.owned == [KEY]

@@ -10,7 +10,7 @@ def register_tools(host: Host) -> list[Tool]:
     """One tool. Its parameters, annotations and docstring are what the model sees."""
     return [
         Tool(
-            Greeter(host).hello_greet,
+            host.shared(Greeter).hello_greet,
             title="Hello: greet",
             hints=Hints(read_only=False, destructive=False, idempotent=False, open_world=False),
         )
@@ -23,7 +23,7 @@ def background_tasks(host: Host) -> list[BackgroundTask]:
     return [
         BackgroundTask(
             name="hello-report",
-            run=Greeter(host).report,
+            run=host.shared(Greeter).report,
             interval=3600,
             description="Logs how many people were greeted",
             gate=Gate.ALWAYS,

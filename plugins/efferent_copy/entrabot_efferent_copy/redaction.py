@@ -22,7 +22,7 @@ CYCLE: Final = "<a part of itself>"
 DENIED: Final = re.compile(
     r"token|secret|password|passwd|authorization|api[-_. ]?key|bearer|credential|private[-_. ]?key", re.IGNORECASE
 )
-"""Parts of a key's name that make its value secret: ``access_token``, ``client_secret`` and ``x-api-key`` are covered."""
+"""Parts of a key's name that make its value secret, so ``access_token`` and ``client_secret``, too."""
 
 LONGEST_TEXT: Final = 1_000_000
 """Characters. A longer string (an uploaded file, say) is replaced by a note that tells its length."""
@@ -109,7 +109,7 @@ def _same(copied: Any, parsed: Any) -> bool:
 
 
 def _redact_sensitive(value: Any) -> Any:
-    """Return a copy in which the value of every denied key is ``"<redacted>"``, at any depth, inside JSON strings too."""
+    """Return a copy with ``"<redacted>"`` for the value of every denied key, at any depth, also in JSON strings."""
     return _Walk(lambda leaf: leaf).copy(value)
 
 

@@ -35,8 +35,33 @@ _RUNNERS: Mapping[str, tuple[str, ...]] = {
     "rye": ("run",),
 }
 _TAKE_VALUE = frozenset(
-    "-p -w -C -X -W -n -u --directory --project --with --with-editable --with-requirements --from --spec --python"
-    " --env-file --extra --group --index --default-index --package --chdir --unset --color --config-file".split()
+    [
+        "-p",
+        "-w",
+        "-C",
+        "-X",
+        "-W",
+        "-n",
+        "-u",
+        "--directory",
+        "--project",
+        "--with",
+        "--with-editable",
+        "--with-requirements",
+        "--from",
+        "--spec",
+        "--python",
+        "--env-file",
+        "--extra",
+        "--group",
+        "--index",
+        "--default-index",
+        "--package",
+        "--chdir",
+        "--unset",
+        "--color",
+        "--config-file",
+    ]
 )
 _ASSIGNMENT = re.compile(r"^[A-Za-z_]\w*=")
 
@@ -46,12 +71,12 @@ def _is_self_referential_peer(peer: Any) -> bool:
 
     peer: a mapping as it stands in ``.mcp.json``, or an object with ``command``, ``args``, ``cwd`` and ``env``.
     """
-    get = peer.get if isinstance(peer, Mapping) else lambda name: getattr(peer, name, None)
-    command = get("command")
+    known: Mapping[str, Any] = peer if isinstance(peer, Mapping) else vars(peer)
+    command = known.get("command")
     if not isinstance(command, str) or not command.strip():
         return False
-    arguments = [str(argument) for argument in get("args") or ()]
-    return _Resolver(get("cwd"), get("env")).is_ours([command, *arguments])
+    arguments = [str(argument) for argument in known.get("args") or ()]
+    return _Resolver(known.get("cwd"), known.get("env")).is_ours([command, *arguments])
 
 
 def _wrapper_self_ref_target(path: str | os.PathLike[str]) -> Path | None:

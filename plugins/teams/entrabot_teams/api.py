@@ -17,7 +17,6 @@ PAGE = 50
 """The largest page that Graph serves for chats and messages."""
 
 _NEW_KINDS = {"Prefer": "include-unknown-enum-members"}
-_BIND = "https://graph.microsoft.com/v1.0/users('{}')"
 _MEMBER = "#microsoft.graph.aadUserConversationMember"
 
 
@@ -93,16 +92,16 @@ class ChatApi:
 
         user: sign-in name or object id. tenant_id: the user's home tenant if it is another one than ours.
         """
-        other = _member(user) | ({"tenantId": tenant_id} if tenant_id else {})
-        chat = {"chatType": "oneOnOne", "members": [_member(own_id), other]}
+        other = self._member(user) | ({"tenantId": tenant_id} if tenant_id else {})
+        chat = {"chatType": "oneOnOne", "members": [self._member(own_id), other]}
         answer = await self._host.graph.request("POST", "/chats", json=chat)
         return answer.body if isinstance(answer.body, dict) else {}
 
-
-def _member(user: str) -> dict[str, Any]:
-    """``user`` holds no character but those of sign-in names, so that doubling apostrophes is all the escaping."""
-    bind = _BIND.format(user.replace("'", "''"))
-    return {"@odata.type": _MEMBER, "roles": ["owner"], "user@odata.bind": bind}
+    def _member(self, user: str) -> dict[str, Any]:
+        """``user`` holds no character but those of sign-in names, so doubling apostrophes is all the escaping."""
+        escaped = user.replace("'", "''")
+        bind = f"{self._host.graph.root}/users('{escaped}')"
+        return {"@odata.type": _MEMBER, "roles": ["owner"], "user@odata.bind": bind}
 
 
 @contextmanager

@@ -13,8 +13,6 @@ from entrabot_teams.sending import Sending
 from entrabot_teams.settings import TeamsSettings
 from entrabot_teams.watching import KEY, WatchedChats
 
-_ATTRIBUTE = "_entrabot_teams"
-
 
 class Teams:
     """The parts of the Teams domain for one host."""
@@ -47,16 +45,3 @@ class Teams:
         report = self.changes.report()
         problems = {key: report[key] for key in ("chats_failing", "previews_given_up") if report[key]}
         return problems | ({"watched_list": self.watched.problem} if self.watched.problem else {})
-
-
-def teams_of(host: Host) -> Teams:
-    """Return the one `Teams` of this host, made when first asked for.
-
-    Hooks are called one by one, and what they return shares state; the host object owns that state, so that it ends
-    with the host.
-    """
-    held: dict[str, Any] = vars(host)
-    if _ATTRIBUTE not in held:
-        held[_ATTRIBUTE] = Teams(host)
-    found: Teams = held[_ATTRIBUTE]
-    return found

@@ -17,7 +17,7 @@ from entrabot_host import (
     Tool,
     hookimpl,
 )
-from entrabot_teams.domain import teams_of
+from entrabot_teams.domain import Teams
 from entrabot_teams.prompt import FRAGMENT
 
 _READS = Hints(read_only=True, destructive=False, idempotent=True, open_world=True)
@@ -28,7 +28,7 @@ _SENDS = Hints(read_only=False, destructive=False, idempotent=False, open_world=
 @hookimpl
 def register_tools(host: Host) -> Iterable[Tool]:
     """Chats and messages."""
-    teams = teams_of(host)
+    teams = host.shared(Teams)
     return [
         Tool(
             teams.sending.send_teams_message,
@@ -67,7 +67,7 @@ def register_tools(host: Host) -> Iterable[Tool]:
 @hookimpl
 def background_tasks(host: Host) -> Iterable[BackgroundTask]:
     """Hearing people in watched chats, and finding new chats."""
-    teams = teams_of(host)
+    teams = host.shared(Teams)
     return [
         BackgroundTask(
             name="teams-poll",
@@ -96,10 +96,10 @@ def prompt_fragments() -> PromptFragment:
 @hookimpl
 def body_state(host: Host) -> Mapping[str, Callable[[], Awaitable[Any]]]:
     """How many chats are watched, and what is wrong with them."""
-    return {"teams": teams_of(host).state}
+    return {"teams": host.shared(Teams).state}
 
 
 @hookimpl
 def health_checks(host: Host) -> Iterable[HealthCheck]:
     """Whether Teams can be reached."""
-    return [HealthCheck("teams", teams_of(host).reachable)]
+    return [HealthCheck("teams", host.shared(Teams).reachable)]

@@ -1,0 +1,283 @@
+"""The server's end: turns calls into copies and writes them to the relay, without ever waiting for it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from typing import Any, Final
+
+from entrabot_efferent_copy.channel import describe
+from entrabot_efferent_copy.peers import SINKS, Candidates, Choice, candidates, shown
+from entrabot_efferent_copy.redaction import failure, safe_copy
+from entrabot_host import Health, ToolCall, ToolResult
+
+BACKLOG_BYTES: Final = 32 * 1024 * 1024
+"""What may wait for a relay that does not read; more is dropped."""
+LARGEST_COPY: Final = 16 * 1024 * 1024
+END_SECONDS: Final = 0.3
+"""How long the end of the relay is waited for at shutdown. It ends by itself; see `entrabot_efferent_copy.relay`."""
+_FIRST_PAUSE = 1.0
+_LONGEST_PAUSE = 60.0
+_WARN_SECONDS = 60.0
+_LIVE = "live"
+
+
+class Copier:
+    """Copies calls to the observers that the operator chose, once there are any."""
+
+    def __init__(self, choice: Choice, log: logging.Logger) -> None:
+        self._choice = choice
+        self._log = log
+        self._found: Candidates | None = None
+        self._relay: _Relay | None = None
+        self._reports: dict[str, dict[str, Any]] = {}
+        self._dropped = 0
+        self._warned = 0.0
+        self._announced = False
+        self.listening = False
+        """Whether any observer is there to be told."""
+
+    # --- calls ------------------------------------------------------------------------------------------------------
+
+    def copied(self, tool_name: str, call: ToolCall) -> ToolCall:
+        """Wrap a tool's call. Its result and its exceptions pass unchanged."""
+
+        async def observed(**arguments: Any) -> Any:
+            if not self.listening:
+                return await call(**arguments)
+            begun = self._begin(tool_name, arguments)
+            try:
+                result = await call(**arguments)
+            except BaseException as error:
+                self._end(begun, failure(error))
+                raise
+            self._end(begun, _data(result))
+            return result
+
+        return observed
+
+    def _begin(self, tool_name: str, arguments: dict[str, Any]) -> bytes:
+        """Send the first copy and return its JSON, open at its end: the arguments as they were before the call."""
+        head = b'{"tool_name":' + _json(tool_name) + b',"args":' + self._copy(arguments)
+        self._write(head + b"}\n")
+        return head
+
+    def _end(self, begun: bytes, result: Any) -> None:
+        self._write(begun + b',"result":' + self._copy(result) + b"}\n")
+
+    def _copy(self, value: dict[str, Any]) -> bytes:
+        try:
+            return _json(safe_copy(value)[0])
+        except Exception as error:  # a foreign object's own methods failed; that is no reason to fail the call
+            self._warn(f"a part of a copy was left out: {describe(error)}")
+            return _json({"value": f"<not copied: {type(error).__name__}>"})
+
+    def _write(self, line: bytes) -> None:
+        if self._relay is None or len(line) > LARGEST_COPY or not self._relay.write(line):
+            self._dropped += 1
+            self._warn(f"copies are dropped before they reach the relay, {self._dropped} so far")
+
+    def _warn(self, text: str) -> None:
+        now = time.monotonic()
+        if not self._warned or now - self._warned >= _WARN_SECONDS:
+            self._warned = now
+            self._log.warning("%s", text)
+
+    # --- life -------------------------------------------------------------------------------------------------------
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Look for observers and keep the relay alive, in a task of its own."""
+        owner = asyncio.create_task(self._run(), name="efferent-copy:relay")
+        try:
+            yield
+        finally:
+            self.listening = False
+            owner.cancel()
+            await asyncio.gather(owner, return_exceptions=True)
+
+    async def _run(self) -> None:
+        self._found = await asyncio.to_thread(candidates, self._choice)
+        pause = _FIRST_PAUSE
+        while self._found.peers:
+            started = time.monotonic()
+            try:
+                await self._relayed(self._found)
+            except Exception as error:  # copies are never a reason to end the server
+                self._log.warning("the relay of tool call copies ended and is started again: %s", describe(error))
+            pause = _FIRST_PAUSE if time.monotonic() - started > _LONGEST_PAUSE else min(pause * 2, _LONGEST_PAUSE)
+            await asyncio.sleep(pause)
+
+    async def _relayed(self, found: Candidates) -> None:
+        """Run one relay to its end. Raises when that end was its own."""
+        self._relay = relay = await _Relay.start()
+        try:
+            level = logging.getLevelName(self._log.getEffectiveLevel())
+            relay.write(_json({"peers": [peer.to_dict() for peer in found.peers], "level": level}) + b"\n")
+            async for line in relay.lines():
+                self._heard(line)
+            raise ConnectionError(relay.last_words() or "it said nothing")
+        finally:
+            self._relay, self.listening = None, False
+            self._reports = {name: {**report, "state": "retrying"} for name, report in self._reports.items()}
+            await relay.aclose()
+
+    def _heard(self, line: dict[str, Any]) -> None:
+        if "log" in line:
+            level, text = line["log"]
+            self._log.log(level, "%s", text)
+            return
+        self._reports[line["sink"]] = line
+        self.listening = any(report["state"] == _LIVE or report["delivered"] for report in self._reports.values())
+        if self.listening and not self._announced and not self._choice.sinks:
+            self._announced = True
+            self._log.warning("every tool call is copied to %s. Set %s to choose.", self._names(), SINKS)
+
+    def _names(self) -> str:
+        return shown(peer.name for peer in self._found.peers) if self._found else ""
+
+    # --- state ------------------------------------------------------------------------------------------------------
+
+    async def health(self) -> Health:
+        """Say who is told, and what became of the copies."""
+        if self._found is None:
+            return Health(True, "looking for observers")
+        if not self._found.peers:
+            return self._nobody(self._found)
+        summary = "; ".join(self._line(peer.name) for peer in self._found.peers)
+        if self._dropped:
+            summary += f"; {self._dropped} copies dropped before they reached the relay"
+        ailing = [name for name, report in self._reports.items() if _ails(report)]
+        remedy = f"See why {shown(ailing)} does not answer; tool calls are not affected." if ailing else ""
+        return Health(not ailing, summary, remedy)
+
+    def _nobody(self, found: Candidates) -> Health:
+        if found.passed_over:
+            listed = f"{shown(found.passed_over)} in {found.file} are not trusted and get no copies"
+            return Health(True, listed, f"To send copies to one, name it in {SINKS}.")
+        return Health(True, "enabled, but no other MCP server is configured for it")
+
+    def _line(self, name: str) -> str:
+        report = self._reports.get(name)
+        if report is None:
+            return f"{shown([name])}: connecting"
+        problem = f" ({report['problem']})" if report["problem"] else ""
+        counts = ", ".join(f"{report[key]} {key}" for key in ("delivered", "dropped", "failed"))
+        return f"{shown([name])}: {report['state']}{problem}, {counts}"
+
+
+def _ails(report: dict[str, Any]) -> bool:
+    return report["state"] == "retrying" or report["failed_in_a_row"] >= 5
+
+
+def _data(result: Any) -> dict[str, Any]:
+    """A result as observers get it, not yet redacted: images are told of, not sent."""
+    if isinstance(result, ToolResult):
+        if not result.images:
+            return _data(result.data)
+        images = [{"media_type": image.media_type, "bytes": len(image.data)} for image in result.images]
+        return {"value": result.data, "images": images}
+    return result if isinstance(result, dict) else {"value": result}
+
+
+def _json(value: Any) -> bytes:
+    """Encode on one line. Halves of characters, which UTF-8 cannot hold, become question marks."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
+
+
+class _Relay:
+    """The relay's process and the pipes to it."""
+
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        self._process = process
+        self._reader = asyncio.StreamReader(limit=1024 * 1024)
+        self._words = _LastWords()
+        self._writer: asyncio.WriteTransport | None = None
+        self._readers: list[asyncio.ReadTransport] = []
+        self._gone = _Gone()
+
+    @classmethod
+    async def start(cls) -> _Relay:
+        relay = cls(_spawn())
+        await relay._connect()
+        return relay
+
+    async def _connect(self) -> None:
+        loop, process = asyncio.get_running_loop(), self._process
+        self._writer, _ = await loop.connect_write_pipe(lambda: self._gone, process.stdin)
+        self._writer.set_write_buffer_limits(BACKLOG_BYTES)
+        protocol = asyncio.StreamReaderProtocol(self._reader)
+        self._readers.append((await loop.connect_read_pipe(lambda: protocol, process.stdout))[0])
+        self._readers.append((await loop.connect_read_pipe(lambda: self._words, process.stderr))[0])
+
+    def write(self, line: bytes) -> bool:
+        """Write without waiting; False if the relay is gone or too far behind."""
+        if self._writer is None or self._gone.lost:
+            return False
+        if self._writer.get_write_buffer_size() > BACKLOG_BYTES:
+            return False
+        self._writer.write(line)
+        return True
+
+    async def lines(self) -> AsyncIterator[dict[str, Any]]:
+        """What the relay says, until it ends."""
+        while line := await self._reader.readline():
+            yield json.loads(line)
+
+    def last_words(self) -> str:
+        """The end of what it wrote to standard error: why it died."""
+        return self._words.text.decode("utf-8", "replace")
+
+    async def aclose(self) -> None:
+        """Let it end: it does so when its input ends."""
+        if self._writer is not None:
+            self._writer.close()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(END_SECONDS):
+                while await self._reader.read(65536):
+                    pass
+        for transport in self._readers:
+            transport.close()
+        # Reaped by a thread: it may still be ending observers, which nobody needs to wait for.
+        threading.Thread(target=self._process.wait, name="efferent-copy:reaper", daemon=True).start()
+
+
+class _Gone(asyncio.Protocol):
+    """Notices that nobody reads any more."""
+
+    lost = False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.lost = True
+
+
+class _LastWords(asyncio.Protocol):
+    """Reads everything, so that the writer never waits, and keeps the end."""
+
+    text = b""
+
+    def data_received(self, data: bytes) -> None:
+        self.text = (self.text + data)[-500:]
+
+
+def _spawn() -> subprocess.Popen[bytes]:
+    """Start the relay, in a session of its own: what the terminal or the host sends to our group is not for it.
+
+    ``-P``: the working directory may be a stranger's, and no module of ours is to be found there.
+    """
+    return subprocess.Popen(
+        [sys.executable, "-P", "-m", "entrabot_efferent_copy.relay"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=os.environ.copy(),
+        start_new_session=True,
+    )

@@ -336,6 +336,19 @@ class Delivery:
     left: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True)
+class Received:
+    """A message that the running tool call is about to carry to the model in its result.
+
+    sponsor: the server's own verdict. redelivered: it may have been shown before, by a session that died or slept.
+    """
+
+    conversation: Conversation
+    message: Message
+    sponsor: bool
+    redelivered: bool = False
+
+
 class Inbox(Protocol):
     """How people's messages reach the agent: at least once, in order, to one session.
 
@@ -349,20 +362,29 @@ class Inbox(Protocol):
     async def deliver(self, conversation: Conversation, messages: Sequence[Message], covered_to: datetime) -> Delivery:
         """Claim, push and record the messages that are new. covered_to: nothing visible at or before it is missing.
 
-        Safe to call again with the same messages.
+        Safe to call again with the same messages; ``left`` are those to offer again at the next beat.
         """
         ...
 
-    async def wait(self, conversation: Conversation | None, after: datetime, timeout: float) -> Sequence[Message]:
-        """Wait for new messages, of one conversation or of any; at once cancellable. Empty after ``timeout``."""
+    async def wait(self, conversation: Conversation | None, after: datetime, timeout: float) -> Sequence[Received]:
+        """Wait, within a tool call, for messages that this call may carry; empty after ``timeout`` seconds.
+
+        conversation: the one the call is about, None for a call about all. Messages created at or before ``after``
+        are returned as well when no session was shown them: compare `Message.created` to tell them apart. They are
+        recorded as shown once the call's result was written to the host, so return them all. Cancellable at once.
+        """
         ...
 
     async def spoke(self, conversation: Conversation, message_id: str) -> None:
         """Record that this session sent ``message_id``: it becomes the conversation's preferred session."""
         ...
 
-    async def unseen(self, limit: int) -> Sequence[tuple[Conversation, Message]]:
-        """Return what was delivered by no host yet, oldest first."""
+    async def unseen(self, limit: int) -> Sequence[Received]:
+        """Return what no host was shown yet, oldest first, without claiming it."""
+        ...
+
+    def pushes(self) -> bool:
+        """Whether the host shows pushes, as far as is known: then a tool that sent something need not wait."""
         ...
 
 

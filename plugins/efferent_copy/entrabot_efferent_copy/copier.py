@@ -175,7 +175,7 @@ class Copier:
 
 
 def _ails(report: dict[str, Any]) -> bool:
-    return report["state"] == "retrying" or report["failed_in_a_row"] >= 5
+    return bool(report["state"] == "retrying" or report["failed_in_a_row"] >= 5)
 
 
 def _data(result: Any) -> dict[str, Any]:

@@ -7,9 +7,10 @@ import logging
 import random
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from entrabot_host.clock import Clock, SystemClock
+from entrabot_host.discovery import Installed
 from entrabot_host.errors import EntrabotError
 from entrabot_host.security.redaction import redact
 from entrabot_host.tasks import BackgroundTask, Gate
@@ -24,7 +25,7 @@ class TaskState:
     """How one task is doing. Times are on the monotonic clock; None means never."""
 
     task: BackgroundTask
-    plugin: str
+    plugin: Installed
     runs: int = 0
     failures_in_a_row: int = 0
     last_success: float | None = None
@@ -34,7 +35,11 @@ class TaskState:
 
     def to_dict(self, now: float) -> dict[str, Any]:
         """Return what ``whoami`` shows; ``now`` is on the monotonic clock."""
-        state: dict[str, Any] = {"name": self.task.name, "plugin": self.plugin, "every_seconds": self.task.interval}
+        state: dict[str, Any] = {
+            "name": self.task.name,
+            "plugin": self.plugin.name,
+            "every_seconds": self.task.interval,
+        }
         state["runs"] = self.runs
         if self.waiting_for:
             state["waiting_for"] = self.waiting_for
@@ -53,17 +58,30 @@ OpenGate = Callable[[Gate], Awaitable[str]]
 """Waits until the gate's question is settled; returns what is missing, or an empty text when the gate is open."""
 
 
+class Report(Protocol):
+    """Where bugs of tasks are reported. A refusal by Graph or a storage that is full is no bug."""
+
+    async def note(self, plugin: Installed, step: str, error: BaseException) -> None:
+        """A step of a plugin failed."""
+        ...
+
+    async def over(self, plugin: Installed, step: str) -> None:
+        """The step works again."""
+        ...
+
+
 class Supervisor:
     """Owns one asyncio task for each background task; none can stop another or the server."""
 
-    def __init__(self, open_gate: OpenGate, clock: Clock | None = None) -> None:
+    def __init__(self, open_gate: OpenGate, report: Report, clock: Clock | None = None) -> None:
         self._open_gate = open_gate
+        self._report = report
         self._clock = clock or SystemClock()
         self._running: list[asyncio.Task[None]] = []
         self.states: list[TaskState] = []
 
-    def start(self, tasks: list[tuple[str, BackgroundTask]]) -> None:
-        """Start all, given with the names of their plugins."""
+    def start(self, tasks: list[tuple[Installed, BackgroundTask]]) -> None:
+        """Start all, given with their plugins."""
         for plugin, task in tasks:
             state = TaskState(task, plugin)
             self.states.append(state)
@@ -102,9 +120,11 @@ class Supervisor:
             return self._failed(state, f"{type(error).__name__}: {error.message}")
         except Exception as error:
             log.debug("background task %s", task.name, exc_info=True)
+            await self._report.note(state.plugin, f"task {task.name}", error)
             return self._failed(state, f"{type(error).__name__}: {error}")
         if state.failures_in_a_row:
             log.info("background task %s works again", task.name)
+            await self._report.over(state.plugin, f"task {task.name}")
         state.failures_in_a_row, state.last_error, state.last_success = 0, "", self._clock.monotonic()
         return max(0.0, task.interval if asked is None else float(asked))
 
@@ -112,7 +132,7 @@ class Supervisor:
         state.failures_in_a_row += 1
         cause = " ".join(redact(cause).split())[:300]
         if cause != state.last_error:
-            log.warning("background task %s of plugin %s failed: %s", state.task.name, state.plugin, cause)
+            log.warning("background task %s of plugin %s failed: %s", state.task.name, state.plugin.name, cause)
         state.last_error = cause
         pause: float = state.task.interval * 2 ** min(state.failures_in_a_row - 1, 10)
         ceiling = max(_LONGEST_PAUSE, state.task.interval)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import AsyncExitStack
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
 from datetime import datetime
 from functools import cached_property
 from typing import Any, Generic, TypeVar
@@ -22,8 +22,9 @@ from entrabot_host.clock import Clock, SystemClock
 from entrabot_host.config import Config
 from entrabot_host.delivery.inbox import ChannelSink, InboxFacet, InboxService
 from entrabot_host.delivery.start import Beginnings
-from entrabot_host.discovery import HOST
-from entrabot_host.errors import AttributionError, AuthError, EntrabotError, NotStarted
+from entrabot_host.discovery import HOST, STRICT, Installed, switch
+from entrabot_host.errors import AttributionError, AuthError, EntrabotError, NotStarted, PluginError
+from entrabot_host.failures import Failures
 from entrabot_host.folders import Folders
 from entrabot_host.graph.client import GraphClient
 from entrabot_host.host import (
@@ -97,12 +98,15 @@ class Runtime:
     def __init__(self, config: Config, clock: Clock | None = None) -> None:
         self._config = config
         self._clock = clock or SystemClock()
+        self._strict = switch(config, STRICT)
         self._assembly: Assembly | None = None
         self._backend: Shared[MemoryBackend] = Shared(self._open_backend)
+        self._hearing: Shared[None] = Shared(self._begin_to_hear)
         self._owned = OwnedKeys()
         self._lifespans = AsyncExitStack()
         self._sink: ChannelSink | None = None
-        self.supervisor = Supervisor(self._open_gate, self._clock)
+        self.failures = Failures(self.backend)
+        self.supervisor = Supervisor(self._open_gate, self.failures, self._clock)
         self.client_state: Callable[[], dict[str, Any]] = dict
 
     # --- the parts, each made when it is first needed ---------------------------------------------------------------
@@ -233,9 +237,14 @@ class Runtime:
         )
 
     async def _sign_in_and_read_sponsors(self) -> None:
-        await self.session.principal()
+        await self._hearing.get()
         await self.sponsors.sponsors()
-        # Graph has answered, so its clock is known: from this moment on people are heard.
+
+    async def _begin_to_hear(self) -> None:
+        """From this moment on people are heard, on Graph's clock: the sponsors are asked for first, so it is known."""
+        await self.session.principal()
+        with suppress(EntrabotError):
+            await self.sponsors.sponsors()
         await Beginnings(self.now).first_run(await self.backend())
 
     async def _attempted(self, what: str, part: Callable[[], Awaitable[Any]]) -> None:
@@ -251,16 +260,19 @@ class Runtime:
         tasks = []
         for part in self._assembly.contributions:
             if part.lifespan is not None:
-                await self._enter(part.name, part.lifespan)
-            tasks += [(part.name, task) for task in part.tasks]
+                await self._enter(part.plugin.installed, part.lifespan)
+            tasks += [(part.plugin.installed, task) for task in part.tasks]
         self.supervisor.start(tasks)
 
-    async def _enter(self, plugin: str, lifespan: Any) -> None:
+    async def _enter(self, plugin: Installed, lifespan: AbstractAsyncContextManager[None]) -> None:
+        """Enter one plugin's lifespan; its failure stays its own, unless the operator is strict."""
         try:
             async with asyncio.timeout(_LIFESPAN_SECONDS):
                 await self._lifespans.enter_async_context(lifespan)
-        except Exception as error:  # a plugin's failure stays its own
-            log.error("plugin %s: its lifespan failed to start: %s: %s", plugin, type(error).__name__, error)
+        except Exception as error:
+            await self.failures.note(plugin, "lifespan", error)
+            if self._strict:
+                raise PluginError(f"The lifespan of plugin {plugin.name!r} failed to start.") from error
 
     async def aclose(self) -> None:
         """Stop everything. Quick and without network; the caller bounds the time."""
@@ -282,6 +294,7 @@ class Runtime:
         try:
             await self.backend()
             me = await self.session.principal()
+            await self._hearing.get()
         except EntrabotError as error:
             return f"{type(error).__name__}: {error.message}"
         if gate is Gate.AGENT_USER and me.attribution is not Attribution.AGENT:

@@ -57,11 +57,17 @@ async def run(application: Application, transport: Transport) -> None:
     application.runtime.connect(pushes, lambda: {"name": client.name, "ready_for_pushes": client.ready.is_set()})
     server = build_server(application, client)
     starting = asyncio.create_task(_start(application, client), name="entrabot:start")
+    options = server.create_initialization_options()
+    serving = asyncio.create_task(server.run(transport.read_stream, transport.write_stream, options))
     try:
-        await server.run(transport.read_stream, transport.write_stream, server.create_initialization_options())
+        await asyncio.wait({serving, starting}, return_when=asyncio.FIRST_COMPLETED)
+        if not serving.done():
+            await starting  # raises what makes serving on pointless: a strict operator's broken plugin
+        await serving
     finally:
-        starting.cancel()
-        await asyncio.gather(starting, return_exceptions=True)
+        for task in (serving, starting):
+            task.cancel()
+        await asyncio.gather(serving, starting, return_exceptions=True)
         await pushes.aclose()
         await application.runtime.aclose()
 

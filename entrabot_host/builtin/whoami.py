@@ -120,6 +120,10 @@ class Whoami:
             else:
                 wanted = application.selection.wants(plugin.name)
                 shown[Status.ACTIVE if wanted else Status.DISABLED].append(entry)
+        shown["failing"] = [
+            {"name": failure.plugin, "version": failure.version, "step": failure.step, "cause": failure.cause}
+            for failure in application.runtime.failures.current()
+        ]
         if application.assembly.notes:
             shown["notes"] = list(application.assembly.notes)
         return {key: value for key, value in shown.items() if value}

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
 import json
 import os
+import time
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
 
 from entrabot_host.application import DISTRIBUTION, Application
 from entrabot_host.assembly import AssembledTool, Contribution
 from entrabot_host.config import load_config
 from entrabot_host.discovery import FILES, Installed, Problem, Selection, Status
+from entrabot_host.errors import EntrabotError
+from entrabot_host.failures import KEY, Failure, parse
 from entrabot_host.listing import cost
+from entrabot_host.storage.settings import StorageSettings, open_backend
 
 
 class PluginsCommand:
@@ -67,12 +73,24 @@ def describe(application: Application) -> dict[str, Any]:
         "withheld": dict(assembly.withheld),
         "permissions": assembly.permissions,
         "notes": list(assembly.notes),
+        "failures": [asdict(failure) for failure in asyncio.run(_written_failures(application))],
         "bytes": {
             "tools_list": sum(cost(tool) for tool in application.tools.values()),
             "instructions_head": len(application.instructions.head.encode()),
             "instructions": len(application.instructions.text.encode()),
         },
     }
+
+
+async def _written_failures(application: Application) -> list[Failure]:
+    """What running servers wrote down about tasks and lifespans; nothing where storage does not work."""
+    try:
+        backend = open_backend(application.config.load(StorageSettings), application.runtime.folders.data)
+        entry = await backend.read(KEY)
+        await backend.aclose()
+    except EntrabotError:
+        return []
+    return parse(entry.data) if entry else []
 
 
 def _entry(plugin: Installed, selection: Selection, problem: Problem | None) -> dict[str, Any]:
@@ -139,8 +157,22 @@ def _print_table(report: dict[str, Any]) -> None:
             console.print(f"{tool} is wrapped by, outermost first: {', '.join(layers)}", highlight=False)
     for tool, reason in report["withheld"].items():
         console.print(f"{tool} is not offered: {reason}", highlight=False)
+    for failure in report["failures"]:
+        ago = humanised(time.time() - failure["at"])
+        place = f"{failure['plugin']} ({failure['distribution']} {failure['version']})"
+        console.print(
+            f"{place} failed {ago} ago in a running server: {failure['step']}: {failure['cause']}", markup=False
+        )
     for note in report["notes"]:
         console.print(f"Note: {note}", highlight=False)
+
+
+def humanised(seconds: float) -> str:
+    """Say how long that is, roughly."""
+    for unit, size in (("days", 86400), ("hours", 3600), ("minutes", 60)):
+        if seconds >= 2 * size:
+            return f"{int(seconds // size)} {unit}"
+    return f"{max(0, int(seconds))} seconds"
 
 
 def _lines(plugin: dict[str, Any]) -> list[str]:

@@ -22,6 +22,7 @@ HOST_KEYS = (
     "chat_cursors/",
     "interactions/",
     "installation.json",
+    "plugin_failures.json",
     "sponsors.json",
 )
 

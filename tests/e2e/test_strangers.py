@@ -65,7 +65,8 @@ async def test_a_strangers_plugin_works_beside_ours(bare: dict[str, str], site: 
             assert {"name": "hello", "distribution": "stranger-hello", "version": "1.0"} in plugins["active"]
             assert strangers(plugins, "quarantined") == {}
     entry = (await listed(bare))["hello"]
-    assert (entry["status"], entry["tools"], entry["distribution"]) == ("active", ["greet"], "stranger-hello")
+    assert (entry["status"], entry["distribution"]) == ("active", "stranger-hello")
+    assert "greet" in json.dumps(entry["tools"])
 
 
 async def test_broken_plugins_are_left_out_and_named(bare: dict[str, str], site: Path) -> None:

@@ -111,7 +111,7 @@ def test_the_command_line(full: Environment) -> None:
     assert full.run("entrabot-mcp", "--version").startswith("entrabot-mcp 0.")
     plugins = {plugin["name"]: plugin for plugin in json.loads(full.run("entrabot", "plugins", "--json"))["plugins"]}
     assert {plugin["status"] for plugin in plugins.values()} == {"active"}, plugins
-    assert "send_teams_message" in plugins["teams"]["tools"]
+    assert "send_teams_message" in json.dumps(plugins["teams"]["tools"])
     imported = full.run("python", "-c", "import entrabot_host, entrabot_teams; print(entrabot_host.__file__)")
     assert str(full.folder) in imported
 

@@ -33,7 +33,7 @@ if options.slow_start:
 from mcp.server.mcpserver import MCPServer  # noqa: E402
 
 server = MCPServer("observer", log_level="ERROR")
-out = open(options.out, "a", encoding="utf-8", buffering=1)
+out = open(options.out, "a", encoding="utf-8", buffering=1)  # noqa: SIM115
 seen = 0
 
 

@@ -7,8 +7,24 @@ import pytest
 from entrabot_host import BackgroundTask, EntrabotError, Gate
 from entrabot_host.background import Supervisor
 from entrabot_host.clock import ManualClock
+from entrabot_host.discovery import Installed
 
 pytestmark = pytest.mark.anyio
+
+
+A = Installed("a", "dist-a", "1.0", object)
+B = Installed("b", "dist-b", "1.0", object)
+
+
+class Reported:
+    def __init__(self) -> None:
+        self.steps: list[tuple[str, str, str]] = []
+
+    async def note(self, plugin: Installed, step: str, error: BaseException) -> None:
+        self.steps.append((plugin.name, step, str(error)))
+
+    async def over(self, plugin: Installed, step: str) -> None:
+        self.steps.append((plugin.name, step, "over"))
 
 
 async def opened(gate: Gate) -> str:
@@ -34,8 +50,8 @@ async def test_a_failing_task_backs_off_is_visible_and_stops_no_other() -> None:
     async def work() -> None:
         runs.append(1)
 
-    supervisor = Supervisor(opened)
-    supervisor.start([("a", task(fail, name="bad")), ("b", task(work, name="good"))])
+    supervisor = Supervisor(opened, Reported())
+    supervisor.start([(A, task(fail, name="bad")), (B, task(work, name="good"))])
     bad, good = supervisor.states
     await until(lambda: len(runs) > 5 and bad.failures_in_a_row > 1)
     await supervisor.aclose()
@@ -53,11 +69,14 @@ async def test_a_success_clears_the_error() -> None:
         if error := next(outcomes, None):
             raise error
 
-    supervisor = Supervisor(opened)
-    supervisor.start([("a", task(flaky))])
+    reported = Reported()
+    supervisor = Supervisor(opened, reported)
+    supervisor.start([(A, task(flaky))])
     (state,) = supervisor.states
     await until(lambda: state.runs >= 3)
     await supervisor.aclose()
+
+    assert reported.steps == [("a", "task task", "once"), ("a", "task task", "over")]
 
     assert (state.failures_in_a_row, state.last_error) == (0, "")
 
@@ -66,8 +85,8 @@ async def test_an_iteration_that_hangs_is_cut_off() -> None:
     async def hang() -> None:
         await asyncio.Event().wait()
 
-    supervisor = Supervisor(opened)
-    supervisor.start([("a", task(hang, timeout=0.01))])
+    supervisor = Supervisor(opened, Reported())
+    supervisor.start([(A, task(hang, timeout=0.01))])
     (state,) = supervisor.states
     await until(lambda: state.last_error)
     await supervisor.aclose()
@@ -84,8 +103,8 @@ async def test_a_closed_gate_is_shown_and_nothing_runs() -> None:
     async def work() -> None:
         runs.append(1)
 
-    supervisor = Supervisor(closed)
-    supervisor.start([("a", task(work, gate=Gate.AGENT_USER))])
+    supervisor = Supervisor(closed, Reported())
+    supervisor.start([(A, task(work, gate=Gate.AGENT_USER))])
     (state,) = supervisor.states
     await until(lambda: state.waiting_for)
     await supervisor.aclose()
@@ -101,8 +120,8 @@ async def test_intervals_are_kept_by_the_clock() -> None:
     async def work() -> None:
         runs.append(clock.monotonic())
 
-    supervisor = Supervisor(opened, clock)
-    supervisor.start([("a", task(work, interval=60.0))])
+    supervisor = Supervisor(opened, Reported(), clock)
+    supervisor.start([(A, task(work, interval=60.0))])
     await until(lambda: len(runs) == 1 and supervisor.states[0].next_run == 60.0)
     await clock.advance(59)
     assert len(runs) == 1
@@ -121,7 +140,7 @@ async def test_an_iteration_may_ask_for_the_next_one_sooner() -> None:
         runs.append(1)
         return 0.0
 
-    supervisor = Supervisor(opened)
-    supervisor.start([("a", task(work, interval=3600.0))])
+    supervisor = Supervisor(opened, Reported())
+    supervisor.start([(A, task(work, interval=3600.0))])
     await until(lambda: len(runs) > 3)
     await supervisor.aclose()

@@ -165,7 +165,7 @@ class Channel:
         try:
             async with asyncio.timeout(OBSERVE_TIMEOUT_S):
                 await session.call_tool("observe", copy.payload)
-        except ConnectionError:
+        except (ConnectionError, asyncio.CancelledError):  # over HTTP the SDK cancels whoever uses a lost session
             self._once_more(copy)
             raise
         except TimeoutError:

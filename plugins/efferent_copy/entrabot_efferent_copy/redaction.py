@@ -102,9 +102,11 @@ class _Walk:
 def _same(copied: Any, parsed: Any) -> bool:
     """Whether nothing was taken out, so that the string can stay exactly as it is."""
     if isinstance(parsed, _Pairs):
-        return len(copied) == len(parsed) and all(_same(copied[key], value) for key, value in parsed)
+        if not isinstance(copied, dict) or len(copied) != len(parsed):
+            return False
+        return all(_same(copied[key], value) for key, value in parsed)
     if isinstance(parsed, list):
-        return all(map(_same, copied, parsed))
+        return isinstance(copied, list) and all(map(_same, copied, parsed))
     return copied is parsed
 
 

@@ -34,34 +34,14 @@ _RUNNERS: Mapping[str, tuple[str, ...]] = {
     "hatch": ("run",),
     "rye": ("run",),
 }
+_PYTHON_VALUES = frozenset({"-X", "-W"})
 _TAKE_VALUE = frozenset(
-    [
-        "-p",
-        "-w",
-        "-C",
-        "-X",
-        "-W",
-        "-n",
-        "-u",
-        "--directory",
-        "--project",
-        "--with",
-        "--with-editable",
-        "--with-requirements",
-        "--from",
-        "--spec",
-        "--python",
-        "--env-file",
-        "--extra",
-        "--group",
-        "--index",
-        "--default-index",
-        "--package",
-        "--chdir",
-        "--unset",
-        "--color",
-        "--config-file",
-    ]
+    {
+        *("-p", "-w", "-C", "-n", "-u", "--unset", "--chdir"),
+        *("--directory", "--project", "--package", "--group", "--extra", "--env-file", "--config-file", "--color"),
+        *("--with", "--with-editable", "--with-requirements", "--from", "--spec", "--python"),
+        *("--index", "--default-index"),
+    }
 )
 _ASSIGNMENT = re.compile(r"^[A-Za-z_]\w*=")
 
@@ -130,7 +110,7 @@ class _Resolver:
                 return _is_our_module(option[2:] or next(iter(rest), ""))
             if option.startswith("-c"):
                 return MODULE in (option[2:] or next(iter(rest), ""))
-            position += 2 if option in _TAKE_VALUE else 1
+            position += 2 if option in _PYTHON_VALUES else 1
         if position < len(arguments):
             return self._file(self._cwd / Path(arguments[position]).expanduser())
         return not arguments and _real(self._which(command)) == _real(Path(sys.executable))

@@ -55,7 +55,7 @@ class Server:
         finally:
             for future in self._answers.values():
                 if not future.done():
-                    future.set_exception(ConnectionError("the server has ended"))
+                    future.set_exception(ConnectionError(f"the server has ended: {self.stderr[-2000:]}"))
                     future.exception()
 
     def _take(self, line: bytes) -> None:

@@ -11,13 +11,14 @@ import secrets
 import traceback
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
 
 import anyio
 import pydantic_core
 
 from entrabot_host.assembly import AssembledTool
+from entrabot_host.delivery.cargo import CURRENT, Cargo
 from entrabot_host.errors import EntrabotError, InvalidArgument
 from entrabot_host.host import Outcome
 from entrabot_host.security.envelope import wrap_fields
@@ -32,19 +33,51 @@ WriteAudit = Callable[[str, str, str, Outcome, Mapping[str, Any]], Awaitable[str
 """``(plugin, action, resource, outcome, metadata) -> event id``. Raises `AttributionError` when nobody can be named."""
 
 
+class Carrier(Protocol):
+    """What of delivery a call meets: people's messages that its result carries. Implemented by `InboxService`."""
+
+    def load(self, arguments: Mapping[str, Any]) -> Cargo:
+        """A call has come in with these arguments: return its cargo, still empty."""
+        ...
+
+    def riders(self) -> bool:
+        """Whether something may ride along on a result now."""
+        ...
+
+    async def ride(self, cargo: Cargo) -> str:
+        """Add to the cargo what may ride along; return the block for the result, or nothing."""
+        ...
+
+    def answered(self, text: str) -> None:
+        """A result goes out with this text."""
+        ...
+
+
+def _no_carrier() -> Carrier | None:
+    return None
+
+
 @dataclass(frozen=True)
 class Answer:
-    """What the client gets: one JSON text, images, and whether it is an error."""
+    """What the client gets: one JSON text, images, and whether it is an error.
+
+    aside: a text block of its own that comes last. cargo: the messages that the answer carries; whoever writes it says
+    what became of them.
+    """
 
     text: str
     images: Sequence[Image] = ()
     is_error: bool = False
+    aside: str = ""
+    cargo: Cargo | None = None
 
 
 class Calls:
     """Runs tools. Holds nothing about a single call but its context, which lives in a context variable."""
 
     def __init__(self, *, write_audit: WriteAudit, envelope: bool = True) -> None:
+        self.carrier: Callable[[], Carrier | None] = _no_carrier
+        """Returns what puts people's messages into results; set once a client is connected."""
         self._write_audit = write_audit
         self._envelope = envelope
         self._context: ContextVar[ToolContext] = ContextVar("entrabot-call")
@@ -71,6 +104,26 @@ class Calls:
 
     async def run(self, assembled: AssembledTool, arguments: Mapping[str, Any], context: ToolContext) -> Answer:
         """Run one call to its end. Every failure becomes an answer; only cancellation passes."""
+        carrier = self.carrier()
+        if carrier is None:
+            return await self._answered(assembled, arguments, context)
+        cargo = carrier.load(arguments)
+        token = CURRENT.set(cargo)
+        try:
+            answer = await self._answered(assembled, arguments, context)
+            if answer.is_error:
+                cargo.lost()
+                return answer
+            aside = await carrier.ride(cargo) if carrier.riders() else ""
+            carrier.answered(answer.text)
+            return replace(answer, aside=aside, cargo=cargo) if cargo.pieces else answer
+        except BaseException:
+            cargo.lost()
+            raise
+        finally:
+            CURRENT.reset(token)
+
+    async def _answered(self, assembled: AssembledTool, arguments: Mapping[str, Any], context: ToolContext) -> Answer:
         token = self._context.set(context)
         try:
             validated = assembled.signature.validate(arguments)

@@ -19,6 +19,7 @@ from mcp.shared.exceptions import MCPError
 
 from entrabot_host.assembly import AssembledTool
 from entrabot_host.calls import Answer, Calls, unknown_tool
+from entrabot_host.delivery.cargo import Cargo
 from entrabot_host.listing import listed
 from entrabot_host.prompt.body import PROMPT_NAME, RESOURCE_URI, Instructions
 from entrabot_host.tools import Image
@@ -47,12 +48,41 @@ class Offer(Protocol):
     calls: Calls
 
 
+class Outgoing:
+    """The cargoes of results that are on their way out, by the ids of their requests."""
+
+    def __init__(self) -> None:
+        self._cargoes: dict[types.RequestId, Cargo] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._cargoes)
+
+    def add(self, request: types.RequestId | None, cargo: Cargo) -> None:
+        """The result of this request will carry these messages."""
+        if request is None:
+            cargo.lost()
+            return
+        self.lost(request)  # a client that uses an id twice gets only one of the answers
+        self._cargoes[request] = cargo
+
+    def written(self, request: types.RequestId) -> None:
+        """The result has left for the client."""
+        if cargo := self._cargoes.pop(request, None):
+            cargo.shown()
+
+    def lost(self, request: types.RequestId | None, *, in_doubt: bool = False) -> None:
+        """No result will be written, or it is not known whether it was."""
+        if request is not None and (cargo := self._cargoes.pop(request, None)):
+            cargo.lost(in_doubt=in_doubt)
+
+
 @dataclass
 class Client:
     """The one client of this process, as far as its messages tell.
 
     first_answer: a request was handled. ready: it can take notifications. begun: it has really begun, so work that
-    others can see may start. listed: it knows the tools, so warming up no longer delays it.
+    others can see may start. listed: it knows the tools, so warming up no longer delays it. outgoing: results under
+    way to it.
     """
 
     name: str = ""
@@ -60,6 +90,7 @@ class Client:
     ready: asyncio.Event = field(default_factory=asyncio.Event)
     begun: asyncio.Event = field(default_factory=asyncio.Event)
     listed: asyncio.Event = field(default_factory=asyncio.Event)
+    outgoing: Outgoing = field(default_factory=Outgoing)
 
     def saw(self, method: str, params: Mapping[str, Any] | None, *, is_request: bool) -> None:
         """Learn from one message, before it is handled."""
@@ -95,7 +126,10 @@ def build_server(offer: Offer, client: Client) -> Server[None]:
         tool = offer.tools.get(params.name)
         if tool is None:
             return _result(unknown_tool(params.name, known))
-        return _result(await offer.calls.run(tool, params.arguments or {}, RequestContext(ctx, client)))
+        answer = await offer.calls.run(tool, params.arguments or {}, RequestContext(ctx, client))
+        if answer.cargo is not None:
+            client.outgoing.add(ctx.request_id, answer.cargo)
+        return _result(answer)
 
     server: Server[None] = Server(
         "entrabot",
@@ -121,7 +155,11 @@ class _Observer:
 
     async def __call__(self, ctx: ServerRequestContext[None, Any], call_next: CallNext) -> HandlerResult:
         self._client.saw(ctx.method, ctx.params, is_request=ctx.request_id is not None)
-        result = await call_next(ctx)
+        try:
+            result = await call_next(ctx)
+        except BaseException:
+            self._client.outgoing.lost(ctx.request_id)
+            raise
         if ctx.request_id is not None:
             self._client.answered(ctx.method)
         if ctx.method in ("initialize", "server/discover") and isinstance(result, dict):
@@ -152,6 +190,8 @@ class RequestContext:
 def _result(answer: Answer) -> types.CallToolResult:
     content: list[types.ContentBlock] = [types.TextContent(type="text", text=answer.text)]
     content += [_image(image) for image in answer.images]
+    if answer.aside:
+        content.append(types.TextContent(type="text", text=answer.aside))
     return types.CallToolResult(content=content, is_error=answer.is_error)
 
 

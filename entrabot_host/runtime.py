@@ -18,9 +18,14 @@ from typing import Any, Generic, TypeVar
 from entrabot_host.assembly import Assembly
 from entrabot_host.auth.provider import Attribution
 from entrabot_host.background import Supervisor
+from entrabot_host.calls import Carrier
 from entrabot_host.clock import Clock, SystemClock
 from entrabot_host.config import Config
+from entrabot_host.delivery.book import boot_clock
+from entrabot_host.delivery.capability import Capability
 from entrabot_host.delivery.inbox import ChannelSink, InboxFacet, InboxService
+from entrabot_host.delivery.settings import DeliverySettings
+from entrabot_host.delivery.sleep import SleepWatch
 from entrabot_host.delivery.start import Beginnings
 from entrabot_host.discovery import HOST, STRICT, Installed, switch
 from entrabot_host.errors import AttributionError, AuthError, EntrabotError, NotStarted, PluginError
@@ -107,6 +112,7 @@ class Runtime:
         self._sink: ChannelSink | None = None
         self.failures = Failures(self.backend)
         self.supervisor = Supervisor(self._open_gate, self.failures, self._clock)
+        self._sleep_watch = SleepWatch(self._woke)
         self.client_state: Callable[[], dict[str, Any]] = dict
 
     # --- the parts, each made when it is first needed ---------------------------------------------------------------
@@ -175,6 +181,7 @@ class Runtime:
     @cached_property
     def inbox_service(self) -> InboxService:
         """Delivery of people's messages to this session."""
+        delivery = self._config.load(DeliverySettings)
         return InboxService(
             backend_source=self.backend,
             data_folder=self.folders.data,
@@ -183,7 +190,20 @@ class Runtime:
             sponsor_of=self._sponsor_of,
             on_delivered=self._delivered,
             envelope=self._config.load(EnvelopeSettings).enabled,
+            capability=Capability(delivery.push, self._client_name, boot_clock),
+            rides=delivery.inbox == "on",
+            awake=self._sleep_watch.check,
         )
+
+    def carrier(self) -> Carrier | None:
+        """What puts people's messages into results of calls; None while it cannot be had."""
+        try:
+            return self.inbox_service
+        except EntrabotError:
+            return None
+
+    def _client_name(self) -> str:
+        return str(self.client_state().get("name", ""))
 
     def store(self, plugin: str) -> Store:
         """The store of one plugin."""
@@ -263,6 +283,7 @@ class Runtime:
                 await self._enter(part.plugin.installed, part.lifespan)
             tasks += [(part.plugin.installed, task) for task in part.tasks]
         self.supervisor.start(tasks)
+        self._sleep_watch.start()
 
     async def _enter(self, plugin: Installed, lifespan: AbstractAsyncContextManager[None]) -> None:
         """Enter one plugin's lifespan; its failure stays its own, unless the operator is strict."""
@@ -277,6 +298,7 @@ class Runtime:
     async def aclose(self) -> None:
         """Stop everything. Quick and without network; the caller bounds the time."""
         await self.supervisor.aclose()
+        await self._sleep_watch.aclose()
         try:
             await self._lifespans.aclose()
         except Exception as error:  # a plugin's failure stays its own
@@ -286,6 +308,15 @@ class Runtime:
                 await self.__dict__[part].aclose()
         if (backend := await self._backend.abandon()) is not None:
             await backend.aclose()
+
+    async def _woke(self) -> None:
+        """The machine slept, or a clock jumped: trust nothing that was known before. Preferences are in the records."""
+        if "bindings" in self.__dict__:
+            self.bindings.drop_all()
+        if "inbox_service" in self.__dict__:
+            self.inbox_service.forget_records()
+        if "graph" in self.__dict__:
+            await self.graph.drop_connections()
 
     async def _open_gate(self, gate: Gate) -> str:
         """Say what a background task waits for, empty when it may run. Storage comes before polling."""

@@ -5,11 +5,15 @@ from __future__ import annotations
 import asyncio
 import logging
 from contextlib import suppress
-from typing import Any, Protocol
+from types import TracebackType
+from typing import Any, Protocol, Self
+
+from mcp.shared.message import SessionMessage
+from mcp_types import JSONRPCError, JSONRPCResponse
 
 from entrabot_host.application import Application
 from entrabot_host.lifecycle import Stop
-from entrabot_host.protocol import Client, build_server
+from entrabot_host.protocol import Client, Outgoing, build_server
 from entrabot_host.push import PushQueue
 from entrabot_host.stdio import StdioTransport, Wire
 
@@ -50,11 +54,53 @@ class Transport(Protocol):
         ...
 
 
+class ObservedWrites:
+    """The SDK's write stream, and what becomes of each result that carries people's messages."""
+
+    def __init__(self, stream: Any, outgoing: Outgoing) -> None:
+        self._stream = stream
+        self._outgoing = outgoing
+
+    async def send(self, item: SessionMessage, /) -> None:
+        """Write one message; returns when it has left."""
+        if not self._outgoing:
+            await self._stream.send(item)
+            return
+        message = item.message
+        request = message.id if isinstance(message, JSONRPCResponse | JSONRPCError) else None
+        try:
+            await self._stream.send(item)
+        except asyncio.CancelledError:
+            self._outgoing.lost(request, in_doubt=True)
+            raise
+        except Exception:
+            self._outgoing.lost(request)
+            raise
+        if isinstance(message, JSONRPCResponse):
+            self._outgoing.written(message.id)
+        else:
+            self._outgoing.lost(request)
+
+    async def aclose(self) -> None:
+        """Close the stream."""
+        await self._stream.aclose()
+
+    async def __aenter__(self) -> Self:
+        await self._stream.__aenter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._stream.__aexit__(kind, error, trace)
+
+
 async def run(application: Application, transport: Transport) -> None:
     """Serve over a transport until its read side ends."""
     client = Client()
     pushes = PushQueue(transport.notify, client.ready, lambda: transport.stalled)
     application.runtime.connect(pushes, lambda: {"name": client.name, "ready_for_pushes": client.ready.is_set()})
+    application.calls.carrier = application.runtime.carrier
     server = build_server(application, client)
     starting = asyncio.create_task(_start(application, client), name="entrabot:start")
     options = server.create_initialization_options()

@@ -11,6 +11,7 @@ import re
 from datetime import UTC
 from typing import Any, Protocol
 
+from entrabot_host.delivery.digest import Digest
 from entrabot_host.host import Conversation, ConversationKind, Message
 from entrabot_host.security.envelope import wrap
 from entrabot_host.security.text import neutralise, one_line
@@ -28,7 +29,20 @@ _QUOTES = str.maketrans({**dict.fromkeys('"“”„‟″＂', "'"), "`": "'"})
 _ENTITY = re.compile(r"&(?=#|\w+;)")
 _META_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 _OURS = frozenset(
-    {"chat_id", "message_id", "user", "user_id", "ts", "sponsor", "kind", "redelivered", "source", "content", "meta"}
+    {
+        "chat_id",
+        "message_id",
+        "user",
+        "user_id",
+        "ts",
+        "sponsor",
+        "kind",
+        "redelivered",
+        "source",
+        "content",
+        "meta",
+        "messages",
+    }
 )
 _READER = {ConversationKind.CHAT: "read_teams_messages", ConversationKind.MAIL: "read_email"}
 _WORD = {ConversationKind.CHAT: "Teams message", ConversationKind.MAIL: "Mail"}
@@ -59,6 +73,18 @@ def channel_params(
         "content": _content(conversation, message, sponsor, redelivered, envelope),
         "meta": _meta(conversation, message, sponsor, redelivered),
     }
+
+
+def digest_params(
+    conversation: Conversation, digest: Digest, *, redelivered: bool = False, envelope: bool = True
+) -> dict[str, Any]:
+    """Return the params of one notification that stands for many messages; it names the last one."""
+    last = wrap(neutralise(digest.last_text), f"{conversation.kind} message", enabled=envelope)
+    again = " You may have been handed some of them before." if redelivered else ""
+    lines = [f"{one_line(digest.summary(conversation), MAX_TEXT)}{again}", "The last one:", last]
+    meta = _meta(conversation, digest.last, False, redelivered)
+    meta = {**meta, "user": "several messages", "sponsor": "no", "messages": str(len(digest.messages))}
+    return {"content": "\n".join(lines).translate(_ANGLES), "meta": meta}
 
 
 def _content(conversation: Conversation, message: Message, sponsor: bool, redelivered: bool, envelope: bool) -> str:

@@ -1,32 +1,30 @@
-"""One conversation's messages on their way to the host: claim, push, record."""
+"""One conversation's messages on their way to the host by pushes: claim, push, record."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
 
 import anyio
 
 from entrabot_host.delivery import lease
-from entrabot_host.delivery.book import Book, Known, boot_clock
-from entrabot_host.delivery.channel import ChannelClosed, ChannelSink, channel_params
-from entrabot_host.delivery.lease import Claim, Memory
-from entrabot_host.delivery.record import Record
-from entrabot_host.delivery.sessions import Sessions
-from entrabot_host.delivery.start import Beginnings
-from entrabot_host.errors import ConcurrencyError, EntrabotError, GraphForbidden, GraphNotFound, StorageError
-from entrabot_host.host import Conversation, Message, Sponsor
-from entrabot_host.storage.backend import MemoryBackend
+from entrabot_host.delivery.capability import Capability
+from entrabot_host.delivery.channel import ChannelClosed, ChannelSink, channel_params, digest_params
+from entrabot_host.delivery.claims import Kind, push_delay
+from entrabot_host.delivery.digest import Digest, backlog, is_live
+from entrabot_host.delivery.lease import Claim
+from entrabot_host.delivery.ledger import Ledger, View
+from entrabot_host.delivery.talk import Shown, Talk
+from entrabot_host.errors import EntrabotError, GraphForbidden, GraphNotFound, StorageError
+from entrabot_host.host import Conversation, Message, Received, Sponsor
 
 log = logging.getLogger(__name__)
 
-ATTEMPTS = 8
 RECORD_SECONDS = 5.0
-LIVE = timedelta(seconds=120)
-_LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
 
 Sender = tuple[str, str]
 """Object id and tenant."""
@@ -36,198 +34,193 @@ OnDelivered = Callable[[Conversation, Message, Sponsor | None, bool], Awaitable[
 """Called after a message was handed over; the last argument says whether it is live, not a backlog or a repeat."""
 
 
-@dataclass
-class Talk:
-    """What this session keeps of one conversation. One delivery at a time; sending does not wait for it.
-
-    floor: how far it is done as far as is known without writing. spoken: sent ids that are not written down yet.
-    """
-
-    conversation: Conversation
-    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
-    memory: Memory = field(default_factory=Memory)
-    floor: datetime = _LONG_AGO
-    spoken: list[str] = field(default_factory=list)
-
-
 @dataclass(frozen=True, kw_only=True)
-class HandOver:
-    """The steps of a delivery, with what they need."""
+class Judge:
+    """Says who is a sponsor, and tells the rest of the server what was handed over."""
 
-    book: Book
-    beginnings: Beginnings
-    sessions: Sessions
-    now: Callable[[], datetime]
-    sink: ChannelSink
     sponsor_of: Verdict
     on_delivered: OnDelivered
-    envelope: bool
 
-    async def batch(self, talk: Talk, messages: Sequence[Message], covered_to: datetime, handed: list[Message]) -> bool:
-        """Hand over up to `lease.BATCH` messages and add them to ``handed``; return whether more may follow."""
-        fresh = await self.left(talk, messages)
-        if not fresh or not self.sink.ready:
-            await self._record_pushed(talk)
-            return False
-        verdicts = await self._verdicts(fresh[: lease.BATCH])
-        began = boot_clock()
-        claim = await self._claim(talk, messages)
-        if claim is None:
-            return False
-        pushed: list[Message] = []
-        try:
-            await self._push(talk, claim, verdicts, began, pushed)
-        finally:
-            handed += pushed
-            with anyio.move_on_after(RECORD_SECONDS, shield=True):
-                await self._record(talk, claim, messages, covered_to)
-        for message in pushed:
-            live = message.id not in claim.repeated and self.now() - message.created <= LIVE
-            await self._tell(talk.conversation, message, verdicts.get(_sender(message)), live)
-        return len(pushed) == len(claim.messages)
+    async def verdicts(self, messages: Sequence[Message]) -> dict[Sender, Sponsor | None]:
+        """Return whom each sender proves. Raises what the check raises, unless it says that nobody can be told."""
+        return {key: await self._verdict(key) for key in dict.fromkeys(map(sender, messages))}
 
-    async def left(self, talk: Talk, messages: Sequence[Message]) -> list[Message]:
-        """Return what neither the record nor this session's memory counts as handed over, oldest first."""
-        record = (await self.open(talk)).record
-        talk.memory.forget(record)
-        return _not_pushed(record, talk, messages)
-
-    async def open(self, talk: Talk, start: datetime | None = None) -> Known:
-        """Return the record, made if need be; read again while another session may be changing it."""
-
-        async def first(backend: MemoryBackend) -> Record:
-            return await self.beginnings.record(backend, talk.conversation, start)
-
-        known = await self.book.open(talk.conversation, first)
-        if known.record.owner in ("", self.sessions.id):
-            return known
-        return await self.book.open(talk.conversation, first, fresh=True)
-
-    async def note_sent(self, talk: Talk) -> None:
-        """Write down what was sent; while the conversation has no record it is kept for when it gets one."""
-        await self.sessions.start()
-        for _ in range(ATTEMPTS):
-            known = await self.book.find(talk.conversation)
-            spoken = tuple(talk.spoken)
-            if known is None or not spoken:
-                return
-            if await self._swapped(talk, known, known.record.with_sent(self.sessions.id, spoken)):
-                talk.spoken = [item for item in talk.spoken if item not in spoken]
-
-    async def _claim(self, talk: Talk, messages: Sequence[Message]) -> Claim | None:
-        """Write a claim; None when another session holds the conversation or has dealt with it."""
-        await self.sessions.start()
-        for _ in range(ATTEMPTS):
-            known = await self.open(talk)
-            if await self._held_by_other(known):
-                return None
-            new = lease.new_messages(known.record, messages)
-            claim = lease.claim(known.record, self.sessions.id, new, talk.memory)
-            if not claim.messages:
-                return None
-            talk.memory.doubtful |= lease.left_behind(known.record, self.sessions.id, talk.memory)
-            if await self._swapped(talk, known, claim.record):
-                return claim
-        return None
-
-    async def _push(
-        self,
-        talk: Talk,
-        claim: Claim,
-        verdicts: Mapping[Sender, Sponsor | None],
-        began: float,
-        pushed: list[Message],
-    ) -> None:
-        """Push one after another while the lease lasts and the host reads; add to ``pushed`` what was written."""
-        for message in claim.messages:
-            seconds = lease.PUSH_SECONDS - (boot_clock() - began)
-            if seconds <= 0 or not self.sink.ready:
-                return
-            repeated = message.id in claim.repeated
-            sponsor = verdicts.get(_sender(message)) is not None
-            params = channel_params(
-                talk.conversation, message, sponsor=sponsor, redelivered=repeated, envelope=self.envelope
-            )
-            talk.memory.doubtful.add(message.id)  # until its outcome is known: this may be cancelled
-            try:
-                async with asyncio.timeout(seconds):
-                    await self.sink.push(params)
-            except TimeoutError:  # it may yet be written, so the next time counts as a repeat
-                return
-            except ChannelClosed:
-                if not repeated:
-                    talk.memory.doubtful.discard(message.id)
-                return
-            talk.memory.doubtful.discard(message.id)
-            talk.memory.pushed[message.id] = message.created
-            pushed.append(message)
-
-    async def _record(self, talk: Talk, claim: Claim, messages: Sequence[Message], covered_to: datetime) -> None:
-        """End the lease. What cannot be recorded is remembered, and recorded later without another push."""
-        try:
-            for _ in range(ATTEMPTS):
-                known = await self.open(talk)
-                if not lease.still_mine(known.record, claim.record):
-                    return
-                still_open = _times(_not_pushed(known.record, talk, messages))
-                floor = lease.next_floor(max(known.record.floor, talk.floor), covered_to, still_open)
-                finished = lease.finish(known.record, self.sessions.id, talk.memory, floor)
-                if await self._swapped(talk, known, finished):
-                    talk.memory.forget(finished)
-                    return
-        except StorageError as error:
-            log.warning("Messages were handed over but not recorded: %s", error.message)
-
-    async def _record_pushed(self, talk: Talk) -> None:
-        """Record what was pushed under a lease that was lost before it could be recorded."""
-        for _ in range(ATTEMPTS):
-            if not talk.memory.pushed:
-                return
-            known = await self.open(talk)
-            if await self._held_by_other(known):
-                return
-            record = lease.with_pushed(known.record, self.sessions.id, talk.memory.pushed)
-            if await self._swapped(talk, known, record):
-                talk.memory.forget(record)
-
-    async def _held_by_other(self, known: Known) -> bool:
-        owner = known.record.owner
-        if owner in ("", self.sessions.id):
-            return False
-        return lease.is_held(known.record, self.sessions.id, known.age, await self.sessions.alive(owner))
-
-    async def _swapped(self, talk: Talk, known: Known, record: Record) -> bool:
-        try:
-            await self.book.swap(talk.conversation, known, record)
-        except ConcurrencyError:
-            return False
-        return True
-
-    async def _verdicts(self, messages: Sequence[Message]) -> dict[Sender, Sponsor | None]:
-        senders = dict.fromkeys(_sender(message) for message in messages)
-        return {sender: await self._verdict(sender) for sender in senders}
-
-    async def _verdict(self, sender: Sender) -> Sponsor | None:
-        try:
-            return await self.sponsor_of(*sender)
-        except (GraphForbidden, GraphNotFound) as error:
-            log.warning("Nobody can be told to be a sponsor: %s", error.message)
-            return None
-
-    async def _tell(self, conversation: Conversation, message: Message, sponsor: Sponsor | None, live: bool) -> None:
+    async def tell(self, conversation: Conversation, message: Message, sponsor: Sponsor | None, live: bool) -> None:
+        """Say that a message was handed over."""
         try:
             await self.on_delivered(conversation, message, sponsor, live)
         except EntrabotError as error:
             log.warning("A message was handed over, but what follows it failed: %s", error.message)
 
+    async def _verdict(self, key: Sender) -> Sponsor | None:
+        try:
+            return await self.sponsor_of(*key)
+        except (GraphForbidden, GraphNotFound) as error:
+            log.warning("Nobody can be told to be a sponsor: %s", error.message)
+            return None
 
-def _not_pushed(record: Record, talk: Talk, messages: Sequence[Message]) -> list[Message]:
-    return [message for message in lease.new_messages(record, messages) if message.id not in talk.memory.pushed]
+
+@dataclass(frozen=True)
+class _Lot:
+    """What was claimed at once, and since when; ``digest`` when it is pushed as one line."""
+
+    claim: Claim
+    digest: Digest | None
+    verdicts: Mapping[Sender, Sponsor | None]
+    began: float
 
 
-def _times(messages: Sequence[Message]) -> list[datetime]:
-    return [message.created for message in messages]
+@dataclass(frozen=True, kw_only=True)
+class HandOver:
+    """The steps of a delivery by pushes, with what they need. boot: the boot clock."""
+
+    ledger: Ledger
+    judge: Judge
+    capability: Capability
+    now: Callable[[], datetime]
+    boot: Callable[[], float]
+    sink: ChannelSink
+    envelope: bool
+
+    async def batch(
+        self, talk: Talk, messages: Sequence[Message], covered_to: datetime, handed: list[Message], *, wanted: bool
+    ) -> bool:
+        """Push what may be pushed now, one lot of it, and add it to ``handed``; return whether more may follow.
+
+        wanted: a running call waits for messages of this conversation and will carry them.
+        """
+        view = await self._look(talk, messages)
+        due = self._due(talk, view)
+        kind = self.capability.kind
+        if not due or not self.sink.ready or wanted or not kind.pushes:
+            await self.ledger.settle(talk)
+            if due and self.sink.ready and not wanted:
+                await self._push_in_courtesy(talk, due)
+            return False
+        verdicts = await self.judge.verdicts(self._lot(due)[0])
+        began, digest = self.boot(), None
+
+        def choose(seen: View) -> Sequence[Message]:
+            nonlocal digest
+            lot, digest = self._lot(self._due(talk, seen))
+            return lot
+
+        claim = await self.ledger.claim(talk, messages, choose)
+        if claim is None:
+            return False
+        pushed: list[Message] = []
+        try:
+            await self._push(talk, _Lot(claim, digest, verdicts, began), pushed)
+        finally:
+            handed += pushed
+            with anyio.move_on_after(RECORD_SECONDS, shield=True):
+                await self._record(talk, messages, covered_to)
+        for message in pushed:
+            live = digest is None and message.id not in claim.repeated and is_live(message, self.now())
+            await self.judge.tell(talk.conversation, message, verdicts.get(sender(message)), live)
+        return len(pushed) == len(claim.messages)
+
+    async def left(self, talk: Talk, messages: Sequence[Message], *, fresh: bool) -> View:
+        """Return what is still to be handed over, by whomever."""
+        view = await self.ledger.look(talk, messages, fresh=fresh)
+        talk.saw(view.new, view.rival, self.boot())
+        return view
+
+    async def _look(self, talk: Talk, messages: Sequence[Message]) -> View:
+        view = await self.left(talk, messages, fresh=False)
+        if self.capability.kind is Kind.PROVEN and talk.courtesy:
+            shown = {message.id for message in view.new if message.id in talk.courtesy}
+            talk.memory.pushed.update({key: talk.courtesy[key] for key in shown})
+            talk.courtesy.clear()
+            view = await self.left(talk, messages, fresh=False)
+        return view
+
+    def _due(self, talk: Talk, view: View) -> list[Message]:
+        return talk.due(view.new, push_delay(view.rival), self.boot())
+
+    def _lot(self, due: Sequence[Message]) -> tuple[Sequence[Message], Digest | None]:
+        """Return what is claimed at once: a backlog that becomes one digest, else so many messages."""
+        digest = backlog(due, self.now())
+        return (due[: lease.BATCH] if digest is None else digest.messages), digest
+
+    async def _push_in_courtesy(self, talk: Talk, due: Sequence[Message]) -> None:
+        """Push to a host that is not expected to show it, once; nothing is claimed or recorded for it."""
+        fresh = [message for message in due if message.id not in talk.courtesy][: lease.BATCH]
+        verdicts = await self.judge.verdicts(fresh)
+        for message in fresh:
+            if not self.sink.ready:
+                return
+            talk.note_courtesy(message)
+            try:
+                async with asyncio.timeout(lease.PUSH_SECONDS):
+                    await self.sink.push(self._params(talk, message, verdicts, repeated=False))
+            except (TimeoutError, ChannelClosed):
+                return
+            self._note_pushed(talk, message)
+
+    async def _push(self, talk: Talk, lot: _Lot, pushed: list[Message]) -> None:
+        """Push one after another while the lease lasts and the host reads; add to ``pushed`` what was written."""
+        claim, digest = lot.claim, lot.digest
+        lines = [(message,) for message in claim.messages] if digest is None else [digest.messages]
+        for messages in lines:
+            repeated = any(message.id in claim.repeated for message in messages)
+            if digest is None:
+                params = self._params(talk, messages[0], lot.verdicts, repeated=repeated)
+            else:
+                params = digest_params(talk.conversation, digest, redelivered=repeated, envelope=self.envelope)
+            if not await self._push_line(talk, messages, params, lot):
+                return
+            pushed.extend(messages)
+            self._remember(talk, messages, lot)
+
+    async def _push_line(self, talk: Talk, messages: Sequence[Message], params: dict[str, Any], lot: _Lot) -> bool:
+        """Push one line, which stands for all of ``messages``; return whether it was written."""
+        seconds = lease.PUSH_SECONDS - (self.boot() - lot.began)
+        if seconds <= 0 or not self.sink.ready:
+            return False
+        ids = {message.id for message in messages}
+        talk.memory.doubtful |= ids  # until its outcome is known: this may be cancelled
+        try:
+            async with asyncio.timeout(seconds):
+                await self.sink.push(params)
+        except TimeoutError:  # it may yet be written, so the next time counts as a repeat
+            return False
+        except ChannelClosed:
+            talk.memory.doubtful -= ids - lot.claim.repeated
+            return False
+        talk.memory.doubtful -= ids
+        talk.memory.pushed.update({message.id: message.created for message in messages})
+        return True
+
+    def _remember(self, talk: Talk, messages: tuple[Message, ...], lot: _Lot) -> None:
+        """Note what was pushed, for waits and, when it is not known whether pushes are shown, for results of calls."""
+        last = messages[-1]
+        proven = self.capability.kind is Kind.PROVEN
+        if not proven:
+            talk.memory.unproven.update(message.id for message in messages)
+        sponsor = lot.digest is None and lot.verdicts.get(sender(last)) is not None
+        message = last if lot.digest is None else lot.digest.as_message(talk.conversation)
+        talk.note_push(Shown(Received(talk.conversation, message, sponsor, redelivered=True), messages), proven=proven)
+        self._note_pushed(talk, last)
+
+    def _params(
+        self, talk: Talk, message: Message, verdicts: Mapping[Sender, Sponsor | None], *, repeated: bool
+    ) -> dict[str, Any]:
+        sponsor = verdicts.get(sender(message)) is not None
+        return channel_params(talk.conversation, message, sponsor=sponsor, redelivered=repeated, envelope=self.envelope)
+
+    def _note_pushed(self, talk: Talk, message: Message) -> None:
+        age = (self.now() - message.created).total_seconds()
+        self.capability.pushed(talk.conversation.id, message.id, max(age, 0.0))
+
+    async def _record(self, talk: Talk, messages: Sequence[Message], covered_to: datetime) -> None:
+        """End the lease. What cannot be recorded is remembered, and recorded later without another push."""
+        try:
+            await self.ledger.settle(talk, messages, covered_to)
+        except StorageError as error:
+            log.warning("Messages were handed over but not recorded: %s", error.message)
 
 
-def _sender(message: Message) -> Sender:
+def sender(message: Message) -> Sender:
+    """Return what proves who wrote a message."""
     return message.sender_id, message.sender_tenant

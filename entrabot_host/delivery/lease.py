@@ -1,14 +1,14 @@
 """The lease on a conversation: claim, push, record, as pure steps from one record to the next.
 
 Every step is written with compare-and-swap, so a step that was computed from an old record changes nothing. A session
-claims messages that are not done while nobody else holds a live lease; it pushes them; it records them. One that died,
-stalled or lost its write in between leaves ``in_hand`` behind, and whoever claims next hands exactly those over again,
-marked as repeated.
+claims messages that are not done while nobody else holds a live lease; it hands them over, by a push or in the result
+of a call; it records them. One that died, stalled or lost its write in between leaves ``in_hand`` behind, and whoever
+claims next hands exactly those over again, marked as repeated.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
@@ -27,16 +27,25 @@ _INSTANT = timedelta(microseconds=1)
 class Memory:
     """What this session knows beyond the record. Lost with the process, which is why leftovers are doubtful.
 
-    pushed: handed over by this session, recorded by nobody yet. doubtful: perhaps handed over, by whomever.
+    pushed: handed over by this session, recorded by nobody yet. unproven: those of them that went to a host which is
+    only assumed to show pushes. doubtful: perhaps handed over, by whomever. confirmed: recorded as unconfirmed, and
+    known to be shown by now.
     """
 
     pushed: dict[str, datetime] = field(default_factory=dict)
+    unproven: set[str] = field(default_factory=set)
     doubtful: set[str] = field(default_factory=set)
+    confirmed: set[str] = field(default_factory=set)
 
-    def forget(self, record: Record) -> None:
+    def forget(self, record: Record, me: str) -> None:
         """Drop what the record covers."""
-        self.pushed = {key: created for key, created in self.pushed.items() if not is_done(record, key, created)}
+        others = record.unconfirmed_by(other for other in record.unconfirmed if other != me)
+        self.pushed = {
+            key: created for key, created in self.pushed.items() if key in others or not is_done(record, key, created)
+        }
+        self.unproven &= set(self.pushed)
         self.doubtful -= set(record.ids)
+        self.confirmed &= {*self.pushed, *record.unconfirmed.get(me, ())}
 
 
 @dataclass(frozen=True)
@@ -53,9 +62,16 @@ def is_done(record: Record, identifier: str, created: datetime) -> bool:
     return created <= record.floor or identifier in record.ids or identifier in record.sent
 
 
-def new_messages(record: Record, messages: Iterable[Message]) -> list[Message]:
-    """Return the messages that are not done, each once, oldest first."""
-    fresh = {message.id: message for message in messages if not is_done(record, message.id, message.created)}
+def new_messages(record: Record, messages: Iterable[Message], forsaken: Collection[str] = ()) -> list[Message]:
+    """Return the messages that are not done, each once, oldest first.
+
+    forsaken: handed to a session that died before anybody knew whether its host showed them.
+    """
+    fresh = {
+        message.id: message
+        for message in messages
+        if message.id in forsaken or not is_done(record, message.id, message.created)
+    }
     return sorted(fresh.values(), key=lambda message: (message.created, message.id))
 
 
@@ -69,39 +85,52 @@ def left_behind(record: Record, me: str, memory: Memory) -> set[str]:
     return memory.doubtful | (set(record.in_hand) if record.owner != me else set())
 
 
-def claim(record: Record, me: str, new: Sequence[Message], memory: Memory) -> Claim:
-    """Take the lease for the first messages of ``new``.
+def claim(
+    record: Record,
+    me: str,
+    batch: Sequence[Message],
+    memory: Memory,
+    *,
+    carried: Collection[str] = (),
+    forsaken: Collection[str] = (),
+) -> Claim:
+    """Take the lease for ``batch``.
 
-    What others left in hand stays in hand until it is recorded, even when its text is not at hand this time.
+    What others left in hand stays in hand until it is recorded, even when its text is not at hand this time; so does
+    what running calls of this session carry.
     """
     doubtful = left_behind(record, me, memory)
-    batch = tuple(message for message in new if message.id not in memory.pushed)[:BATCH]
     hand = {
-        **{key: created for key, created in record.in_hand.items() if key in doubtful},
+        **{key: created for key, created in record.in_hand.items() if key in doubtful or key in carried},
         **{message.id: message.created for message in batch},
     }
     claimed = replace(record, epoch=record.epoch + 1, owner=me, in_hand=hand)
-    return Claim(claimed, batch, frozenset(doubtful & {message.id for message in batch}))
+    repeated = (doubtful | set(forsaken)) & {message.id for message in batch}
+    return Claim(claimed, tuple(batch), frozenset(repeated))
 
 
-def still_mine(record: Record, claimed: Record) -> bool:
-    """Whether a newer version of the record is still under the lease of that claim; if not, its owner is fenced."""
-    return record.epoch == claimed.epoch and record.owner == claimed.owner
+def settled(record: Record, me: str, memory: Memory, carried: Collection[str] = ()) -> Record:
+    """Record what was handed over; end this session's lease unless running calls still carry something of it.
+
+    Only what is doubtful, or still carried, stays in hand.
+    """
+    done = with_pushed(record, me, memory)
+    if done.owner != me:
+        return done
+    hand = {key: created for key, created in done.in_hand.items() if key in memory.doubtful or key in carried}
+    return replace(done, owner=me if any(key in carried for key in hand) else "", in_hand=hand)
 
 
-def finish(record: Record, me: str, memory: Memory, floor: datetime) -> Record:
-    """End the lease: record what was pushed, keep only what is doubtful in hand, move the floor."""
-    done = with_pushed(record, me, memory.pushed)
-    hand = {key: created for key, created in done.in_hand.items() if key in memory.doubtful}
-    return replace(done, owner="", in_hand=hand).with_floor(floor)
-
-
-def with_pushed(record: Record, me: str, pushed: Times) -> Record:
+def with_pushed(record: Record, me: str, memory: Memory) -> Record:
     """Record messages as handed over; the session that was handed them last is preferred."""
-    if not pushed:
+    record = record.with_confirmed(me, memory.confirmed)
+    if not memory.pushed:
         return record
+    pushed: Times = memory.pushed
     hand = {key: created for key, created in record.in_hand.items() if key not in pushed}
-    return replace(record, ids={**record.ids, **pushed}, in_hand=hand, preferred=me)
+    unproven = {key: pushed[key] for key in memory.unproven - memory.confirmed if key in pushed}
+    handed = replace(record, ids={**record.ids, **pushed}, in_hand=hand, preferred=me)
+    return handed.with_unconfirmed(me, unproven, settled=pushed)
 
 
 def next_floor(floor: datetime, covered_to: datetime, open_messages: Iterable[datetime]) -> datetime:

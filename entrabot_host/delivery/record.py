@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -26,8 +26,9 @@ class Record:
 
     floor: everything created at or before it is done. ids: what was recorded above the floor. epoch, owner, in_hand:
     the lease; who claimed, and exactly which messages. An empty owner with something in hand means that it is doubtful
-    whether those were handed over. unconfirmed: handed to a host that may not have shown them. sent: ids of this
-    agent's own last messages. preferred: the session that took part last. extra: keys of other versions, kept.
+    whether those were handed over. unconfirmed: by session, what was handed to a host that may not have shown it; it
+    is among ``ids``, and the floor stays below it. sent: ids of this agent's own last messages. preferred: the session
+    that took part last. extra: keys of other versions, kept.
     """
 
     floor: datetime
@@ -35,7 +36,7 @@ class Record:
     epoch: int = 0
     owner: str = ""
     in_hand: Times = field(default_factory=dict)
-    unconfirmed: Times = field(default_factory=dict)
+    unconfirmed: Mapping[str, Times] = field(default_factory=dict)
     sent: tuple[str, ...] = ()
     preferred: str = ""
     extra: Mapping[str, Any] = field(default_factory=dict)
@@ -44,6 +45,31 @@ class Record:
         """Move the floor up, never down, and forget the ids that it covers now."""
         floor = max(self.floor, floor)
         return replace(self, floor=floor, ids=_above(self.ids, floor), in_hand=_above(self.in_hand, floor))
+
+    def unconfirmed_by(self, sessions: Iterable[str]) -> dict[str, datetime]:
+        """Return what was handed to these sessions and may not have been shown."""
+        return {key: created for session in sessions for key, created in self.unconfirmed.get(session, {}).items()}
+
+    def with_unconfirmed(self, session: str, handed: Times, settled: Iterable[str]) -> Record:
+        """Note what ``session`` was handed and may not have shown; ``settled`` is in doubt for nobody else now."""
+        over = set(settled)
+        left = {key: _without(times, over) for key, times in self.unconfirmed.items()}
+        mine = {**left.get(session, {}), **handed}
+        kept = {key: times for key, times in {**left, session: mine}.items() if times}
+        return self if kept == self.unconfirmed else replace(self, unconfirmed=kept)
+
+    def with_confirmed(self, session: str, confirmed: Iterable[str]) -> Record:
+        """Note that the host of ``session`` has shown these."""
+        mine = self.unconfirmed.get(session, {})
+        if not (over := mine.keys() & set(confirmed)):
+            return self
+        kept = {**self.unconfirmed, session: _without(mine, over)}
+        return replace(self, unconfirmed={key: times for key, times in kept.items() if times})
+
+    def without_old_unconfirmed(self, horizon: datetime) -> Record:
+        """Keep nothing in doubt that was created at or before ``horizon``."""
+        kept = {session: _above(times, horizon) for session, times in self.unconfirmed.items()}
+        return replace(self, unconfirmed={session: times for session, times in kept.items() if times})
 
     def with_sent(self, session: str, messages: Iterable[str]) -> Record:
         """Note messages that ``session`` sent here."""
@@ -65,7 +91,7 @@ def dump(record: Record) -> bytes:
         "epoch": record.epoch,
         "owner": record.owner,
         "in_hand": _dump_times(record.in_hand),
-        "unconfirmed": _dump_times(record.unconfirmed),
+        "unconfirmed": {session: _dump_times(times) for session, times in record.unconfirmed.items()},
         "sent": list(record.sent),
         "preferred": record.preferred,
     }
@@ -85,7 +111,7 @@ def parse(data: bytes, key: str) -> Record:
             epoch=int(value.pop("epoch", 0)),
             owner=str(value.pop("owner", "")),
             in_hand=_parse_times(value.pop("in_hand", {})),
-            unconfirmed=_parse_times(value.pop("unconfirmed", {})),
+            unconfirmed={str(by): _parse_times(times) for by, times in value.pop("unconfirmed", {}).items()},
             sent=tuple(str(item) for item in value.pop("sent", ())),
             preferred=str(value.pop("preferred", "")),
             extra=value,
@@ -113,6 +139,10 @@ def _dump_times(times: Times) -> dict[str, str]:
 
 def _parse_times(value: Mapping[str, str]) -> dict[str, datetime]:
     return {str(identifier): time_of(created) for identifier, created in value.items()}
+
+
+def _without(times: Times, over: Collection[str]) -> dict[str, datetime]:
+    return {identifier: created for identifier, created in times.items() if identifier not in over}
 
 
 def _above(times: Times, floor: datetime) -> dict[str, datetime]:

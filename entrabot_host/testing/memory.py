@@ -46,8 +46,12 @@ async def served(
     name: str = "claude-code",
     clock: Clock | None = None,
 ) -> AsyncIterator[Agent]:
-    """Assemble a server from ``plugins`` and connect to it. ``settings`` are its whole environment."""
-    application = Application(Config([Layer("the test", dict(settings))]), plugins=_installed(plugins), clock=clock)
+    """Assemble a server from ``plugins`` and connect to it. ``settings`` are its whole environment.
+
+    Nothing rides along on results unless they set ``ENTRABOT_INBOX``.
+    """
+    environment = {"ENTRABOT_INBOX": "off", **settings}
+    application = Application(Config([Layer("the test", environment)]), plugins=_installed(plugins), clock=clock)
     channel = Channel()
     async with create_client_server_memory_streams() as (client_streams, server_streams):
         serving = asyncio.create_task(run(application, MemoryTransport(server_streams)), name="entrabot:served")

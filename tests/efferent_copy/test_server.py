@@ -14,11 +14,12 @@ from typing import Any
 import psutil
 import pytest
 
-from entrabot_host.cli.scripted_host import ScriptedHost, ToolFailed, launched
+from entrabot_host.testing.agent import Agent, ToolFailed
+from entrabot_host.testing.process import launched
 
 from .parts import Observer, alive, config, until
 
-Launch = Callable[..., AbstractAsyncContextManager[ScriptedHost]]
+Launch = Callable[..., AbstractAsyncContextManager[Agent]]
 
 
 @pytest.fixture
@@ -35,7 +36,7 @@ def launch(tmp_path: Path) -> Launch:
     }
 
     @asynccontextmanager
-    async def start(*observers: Observer, **settings: str) -> AsyncIterator[ScriptedHost]:
+    async def start(*observers: Observer, **settings: str) -> AsyncIterator[Agent]:
         environment = {**base, **{f"EFFERENT_COPY_{name}": value for name, value in settings.items()}}
         if observers:
             path = config(tmp_path / "peers.json", {observer.out.name: observer.entry for observer in observers})
@@ -47,12 +48,12 @@ def launch(tmp_path: Path) -> Launch:
     return start
 
 
-async def health(host: ScriptedHost) -> dict[str, Any] | None:
+async def health(host: Agent) -> dict[str, Any] | None:
     checks = (await host.call("whoami"))["health"]
     return next((check for check in checks if check["check"] == "efferent-copy"), None)
 
 
-async def healthy(host: ScriptedHost, part: str, seconds: float = 60.0) -> dict[str, Any]:
+async def healthy(host: Agent, part: str, seconds: float = 60.0) -> dict[str, Any]:
     """Ask until the check's summary contains ``part``."""
     async with asyncio.timeout(seconds):
         while True:
@@ -62,7 +63,7 @@ async def healthy(host: ScriptedHost, part: str, seconds: float = 60.0) -> dict[
             await asyncio.sleep(0.1)
 
 
-async def refused(host: ScriptedHost, **metadata: Any) -> dict[str, Any]:
+async def refused(host: Agent, **metadata: Any) -> dict[str, Any]:
     """Call a tool that fails, because nobody is signed in."""
     with pytest.raises(ToolFailed) as caught:
         await host.call("audit_log", action="a", resource="b", metadata=json.dumps(metadata))
@@ -86,7 +87,7 @@ async def test_calls_are_copied_and_answers_unchanged(launch: Launch, tmp_path: 
         plain = await refused(host, n=1)
     observer = Observer(tmp_path / "observer")
     async with launch(observer) as host:
-        await healthy(host, "live")
+        await healthy(host, ": live")
         assert await refused(host, n=1, token="t") == plain
         assert "copied to observers" in (host.client.instructions or "")
         before, after = await until(lambda: (copies := of_tool(observer, "audit_log"))[1:] and copies)
@@ -131,7 +132,7 @@ async def test_no_child_is_left_when_the_client_goes(launch: Launch, tmp_path: P
 async def test_no_child_is_left_when_the_server_is_killed(launch: Launch, tmp_path: Path) -> None:
     observer = Observer(tmp_path / "observer", "--stubborn", "--hang")
     async with launch(observer) as host:
-        await healthy(host, "live")
+        await healthy(host, ": live")
         server = server_process()
         children = [child.pid for child in server.children(recursive=True)]
         server.send_signal(signal.SIGKILL)
@@ -156,7 +157,7 @@ async def test_a_hanging_observer_is_told_of_and_harms_nobody(launch: Launch, tm
 async def test_an_observer_that_is_killed_comes_back(launch: Launch, tmp_path: Path) -> None:
     observer = Observer(tmp_path / "observer")
     async with launch(observer) as host:
-        await healthy(host, "live")
+        await healthy(host, ": live")
         await refused(host, n=1)
         await until(lambda: len(of_tool(observer, "audit_log")) == 2)
         os.kill(observer.starts()[0]["pid"], signal.SIGKILL)
@@ -170,11 +171,11 @@ async def test_an_observer_that_is_killed_comes_back(launch: Launch, tmp_path: P
 async def test_the_relay_comes_back_when_it_is_killed(launch: Launch, tmp_path: Path) -> None:
     observer = Observer(tmp_path / "observer")
     async with launch(observer) as host:
-        await healthy(host, "live")
+        await healthy(host, ": live")
         (relay,) = server_process().children()
         relay.kill()
         await until(lambda: len(observer.starts()) == 2)
-        await healthy(host, "live")
+        await healthy(host, ": live")
         before = len(of_tool(observer, "audit_log"))
         await refused(host, n=1)
         await until(lambda: len(of_tool(observer, "audit_log")) == before + 2)
@@ -183,9 +184,9 @@ async def test_the_relay_comes_back_when_it_is_killed(launch: Launch, tmp_path: 
 async def test_a_slow_starter_joins_later(launch: Launch, tmp_path: Path) -> None:
     slow = Observer(tmp_path / "slow", "--slow-start", "5")
     async with launch(slow) as host:
-        assert "live" not in (await healthy(host, "slow"))["summary"]
+        assert ": live" not in (await healthy(host, "slow"))["summary"]
         await refused(host, n=1)
-        await healthy(host, "live")
+        await healthy(host, ": live")
         await refused(host, n=2)
         copies = await until(lambda: (c := of_tool(slow, "audit_log"))[1:] and c)
         assert {json.loads(copy["args"]["metadata"])["n"] for copy in copies} == {2}
@@ -206,7 +207,7 @@ async def test_a_hostile_working_directory_starts_nothing(
     assert hostile.starts() == []
     assert "None was started" in (tmp_path / "stderr").read_text(encoding="utf-8")
     async with launch(ENABLE="1", SINKS="hostile") as host:
-        await healthy(host, "live")
+        await healthy(host, ": live")
     assert len(hostile.starts()) == 1
 
 

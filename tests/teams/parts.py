@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
-import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -20,8 +20,10 @@ from entrabot_host import (
     Entry,
     Interaction,
     Message,
+    Outcome,
     Position,
     Principal,
+    Received,
     Sponsor,
     StorageError,
 )
@@ -67,10 +69,19 @@ class MemoryStore:
 
 
 class MemoryInbox:
-    """Takes everything, or nothing while ``takes`` is false; a chat starts where it is asked to."""
+    """Takes everything, or nothing while ``takes`` is false; a chat starts where it is asked to.
+
+    A wait returns what was left and what is delivered while it runs; ``sponsors`` are the object ids of sponsors.
+    """
 
     def __init__(self) -> None:
         self.takes = True
+        self.shows_pushes = True
+        self.sponsors: frozenset[str] = frozenset()
+        self.left: dict[tuple[str, str], Message] = {}
+        self.waits: list[tuple[str, datetime, float]] = []
+        self._waiting = 0
+        self._news = asyncio.Event()
         self.broken_for = ""
         self.done: dict[str, dict[str, Message]] = {}
         self.floors: dict[str, datetime] = {}
@@ -91,12 +102,43 @@ class MemoryInbox:
     async def deliver(self, conversation: Conversation, messages: Sequence[Message], covered_to: datetime) -> Delivery:
         self.offers += 1
         self.covered.append(covered_to)
-        if not self.takes:
-            return Delivery((), tuple(message.id for message in messages))
+        if self._waiting or not self.takes:
+            done = self.done.get(conversation.id, {})
+            left = [message for message in messages if message.id not in done]
+            self.left.update({(conversation.id, message.id): message for message in left})
+            self._news.set()
+            return Delivery((), tuple(message.id for message in left))
         done = self.done.setdefault(conversation.id, {})
         fresh = [message for message in messages if message.id not in done]
         done.update({message.id: message for message in fresh})
         return Delivery(tuple(message.id for message in fresh))
+
+    async def wait(self, conversation: Conversation | None, after: datetime, timeout: float) -> Sequence[Received]:
+        self.waits.append((conversation.id if conversation else "", after, timeout))
+        self._waiting += 1
+        try:
+            async with asyncio.timeout(timeout):
+                while not (found := self._wanted(conversation)):
+                    self._news.clear()
+                    await self._news.wait()
+        except TimeoutError:
+            return []
+        finally:
+            self._waiting -= 1
+        for one in found:
+            self.done.setdefault(one.conversation.id, {})[one.message.id] = one.message
+            del self.left[one.conversation.id, one.message.id]
+        return found
+
+    def _wanted(self, conversation: Conversation | None) -> list[Received]:
+        return [
+            Received(Conversation.chat(chat_id), message, message.sender_id in self.sponsors)
+            for (chat_id, _), message in self.left.items()
+            if conversation is None or conversation.id == chat_id
+        ]
+
+    def pushes(self) -> bool:
+        return self.shows_pushes
 
     async def spoke(self, conversation: Conversation, message_id: str) -> None:
         self.spoken.append((conversation.id, message_id))
@@ -109,6 +151,13 @@ class MemoryInbox:
 class MemoryRecords:
     def __init__(self) -> None:
         self.interactions: list[Interaction] = []
+        self.audited: list[tuple[str, str, Outcome, Mapping[str, Any]]] = []
+
+    async def audit(
+        self, action: str, resource: str, outcome: Outcome, metadata: Mapping[str, Any] | None = None
+    ) -> str:
+        self.audited.append((action, resource, outcome, metadata or {}))
+        return "event"
 
     async def interaction(self, entry: Interaction) -> None:
         self.interactions.append(entry)
@@ -171,13 +220,13 @@ class PlainHost:
 
 
 class Clock:
-    """A monotonic clock that tests move on."""
+    """A monotonic clock that only tests move on: nothing depends on how fast they run."""
 
     def __init__(self) -> None:
         self.offset = 0.0
 
     def __call__(self) -> float:
-        return time.monotonic() + self.offset
+        return 1_000.0 + self.offset
 
 
 def principal(environment: dict[str, str], attribution: Attribution = Attribution.AGENT) -> Principal:

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
+from urllib.parse import unquote
 
 import pytest
 from entrabot_sandbox.client import Sandbox
+from entrabot_teams import changes
 from entrabot_teams.api import ChatApi
 from entrabot_teams.changes import ChangeSource
 from entrabot_teams.chatstate import GIVE_UP_SECONDS
 from entrabot_teams.sending import Sending
 from entrabot_teams.settings import TeamsSettings
+from entrabot_teams.waiting import Waiting
 from entrabot_teams.watching import WatchedChats
 
-from entrabot_host import Attribution
+from entrabot_host import Attribution, BatchRequest, GraphError, GraphResponse
 from entrabot_host.graph.client import GraphClient
 from tests.teams.parts import Clock, PlainHost, principal
 
@@ -189,7 +193,9 @@ async def test_what_was_said_just_before_our_own_message(ear: Ear, host: PlainHo
     (chat,) = await many_chats(sandbox, 1)
     await ear.beat()
     await sandbox.say("bob", "wait!", chat=chat)
-    await Sending(host, ChatApi(host), ear.watched, ear.source.spoke).send_teams_message("<p>Done.</p>", chat_id=chat)
+    api = ChatApi(host)
+    waiting = Waiting(host, api, ear.watched, ear.source, TeamsSettings())
+    await Sending(host, api, ear.watched, ear.source, waiting).send_teams_message("<p>Done.</p>", chat_id=chat)
     await ear.beat()
     assert host.inbox.texts() == ["old 0", "wait!"]
 
@@ -242,6 +248,58 @@ async def test_nothing_counts_as_covered_that_the_list_shows_and_reading_does_no
     assert host.inbox.covered[-1] < datetime.fromisoformat(late["createdDateTime"])
 
 
+async def test_a_message_that_becomes_visible_behind_a_newer_one(ear: Ear, host: PlainHost, sandbox: Sandbox) -> None:
+    (chat,) = await many_chats(sandbox, 1)
+    await ear.beat()
+    await ear.later(200)
+    await ear.beat()
+    late = await sandbox.say("bob", "late", chat=chat)
+    await sandbox.say("alice", "early", chat=chat)
+    graph, host.graph = host.graph, Forgetful(host.graph, late["id"])
+    await ear.beat()
+    assert host.inbox.texts() == ["old 0", "early"]
+    host.graph = graph
+    await ear.later(5)
+    assert len(await ear.beat()) == 2
+    assert host.inbox.texts() == ["old 0", "early", "late"]
+
+
+async def test_looking_again_costs_what_has_changed_and_ends(ear: Ear, host: PlainHost, sandbox: Sandbox) -> None:
+    chats = await many_chats(sandbox, 5)
+    await ear.beat()
+    await ear.later(200)
+    await ear.beat()
+    await sandbox.say("bob", "news", chat=chats[2])
+    reads = []
+    for _ in range(20):
+        reads += [request for request in await ear.beat() if request.endswith("/messages")]
+        await ear.later(5)
+    assert set(reads) == {f"GET /v1.0/chats/{chats[2]}/messages"}
+    assert len(reads) == 4
+    assert await ear.beat() == ["GET /v1.0/me/chats"]
+
+
+async def test_old_news_is_not_looked_at_again(ear: Ear, host: PlainHost, sandbox: Sandbox) -> None:
+    await many_chats(sandbox, 2)
+    await ear.later(100)
+    assert len(await ear.beat()) == 3
+    await ear.later(5)
+    assert await ear.beat() == ["GET /v1.0/me/chats"]
+
+
+async def test_addresses_are_joined_from_member_lists(ear: Ear, host: PlainHost, sandbox: Sandbox) -> None:
+    api = ChatApi(host)
+    source = ChangeSource(host, api, ear.watched, TeamsSettings(), ear.clock)
+    group = (await sandbox.create_chat("alice", ["agent", "bob"], topic="Plan"))["id"]
+    await sandbox.say("alice", "one", chat=group)
+    await source.beat()
+    await api.members(group)
+    await sandbox.say("alice", "two", chat=group)
+    await source.beat()
+    addresses = [message.sender_address for message in host.inbox.done[group].values()]
+    assert addresses == ["", sandbox.people["alice"]["mail"]]
+
+
 async def test_a_read_that_fails_is_repeated(ear: Ear, host: PlainHost, sandbox: Sandbox) -> None:
     (chat,) = await many_chats(sandbox, 1)
     await ear.beat()
@@ -286,6 +344,28 @@ async def test_a_long_backlog_that_waits_is_kept_in_part_and_heard_in_whole(
     assert host.inbox.texts() == ["old 0", *map(str, range(70))]
 
 
+async def test_what_waits_is_bounded_over_all_chats(
+    ear: Ear, host: PlainHost, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(changes, "KEPT_IN_ALL", 3)
+    chats = await many_chats(sandbox, 3)
+    for chat in chats:
+        await sandbox.say("bob", "more", chat=chat)
+    host.inbox.takes = False
+    await ear.beat()
+    assert sum(len(state.waiting) for state in ear.source._states.values()) == 3
+    await ear.later(5)
+    await ear.beat()
+    assert await ear.beat() == ["GET /v1.0/me/chats"]
+    host.inbox.takes = True
+    await ear.later(61)
+    for _ in range(3):
+        await ear.beat()
+    assert sorted(host.inbox.texts()) == ["more"] * 3 + ["old 0", "old 1", "old 2"]
+    for chat in chats:
+        assert host.inbox.texts(chat)[1] == "more"
+
+
 # --- what it survives -----------------------------------------------------------------------------------------------
 
 
@@ -328,8 +408,6 @@ async def test_one_chat_s_failure_stops_no_other(
 
 
 async def test_a_failed_look_loses_nothing(ear: Ear, host: PlainHost, sandbox: Sandbox) -> None:
-    from entrabot_host import GraphError
-
     (chat,) = await many_chats(sandbox, 1)
     await ear.beat()
     await ear.later(300)
@@ -426,6 +504,93 @@ async def test_in_a_person_s_name_only_watched_chats_are_heard(
     assert list(host.inbox.done) == [chats[2]]
     assert ("GET /v1.0/me/chats" in asked) is ordered
     assert len(asked) == 2
+
+
+class CrowdedList:
+    """Graph for somebody with 3,000 chats: pages of 50, newest first where order is taken; counts what is asked."""
+
+    def __init__(self, watched: list[str], *, ordered: bool) -> None:
+        self.ordered = ordered
+        self.watched = watched
+        self.others = [f"19:{number:032x}@thread.v2" for number in range(3_000)]
+        self.said = {chat_id: self.message("100", "old", minutes=90) for chat_id in [*self.others, *watched]}
+        self.requests = self.parts = 0
+
+    @staticmethod
+    def message(message_id: str, text: str, minutes: float = 0) -> dict[str, Any]:
+        created = (datetime.now(UTC) - timedelta(minutes=minutes)).isoformat()
+        sender = {"user": {"id": "alice", "displayName": "Alice"}}
+        body = {"contentType": "text", "content": text}
+        return {"id": message_id, "messageType": "message", "createdDateTime": created, "from": sender, "body": body}
+
+    async def request(self, method: str, path: str, *, params: Any = None, **_: Any) -> GraphResponse:
+        self.requests += 1
+        if path.endswith("/messages"):
+            return GraphResponse(200, {}, {"value": [self.said[unquote(path.split("/")[2])]]})
+        if params and "$orderby" in params and not self.ordered:
+            raise GraphError("refused", status=400)
+        newest = sorted(self.said, key=lambda chat_id: str(self.said[chat_id]["createdDateTime"]), reverse=True)
+        start = int(path.partition("skip=")[2] or 0)
+        rows = [{"id": chat_id, "lastMessagePreview": self.said[chat_id]} for chat_id in newest[start : start + 50]]
+        return GraphResponse(200, {}, {"value": rows, "@odata.nextLink": f"/me/chats?skip={start + 50}"})
+
+    async def batch(self, requests: Sequence[BatchRequest]) -> list[GraphResponse]:
+        self.requests += -(-len(requests) // 20)
+        self.parts += len(requests)
+        return [
+            GraphResponse(200, {}, {"value": [self.said[unquote(request.path.split("/")[2])]]}) for request in requests
+        ]
+
+
+@pytest.mark.parametrize("ordered", [True, False])
+async def test_somebody_with_3000_chats(ear: Ear, host: PlainHost, sandbox: Sandbox, ordered: bool) -> None:
+    host.identity.principal = principal(sandbox.environment, Attribution.DELEGATED_HUMAN)
+    watched = [f"19:{'f' * 31}{number}@thread.v2" for number in range(3)]
+    await ear.watched.add(watched)
+    graph = host.graph = CrowdedList(watched, ordered=ordered)
+    for _ in range(2):
+        await ear.source.beat()
+    assert sorted(host.inbox.done) == watched
+    assert set(ear.source._states) == set(watched)
+
+    graph.requests = graph.parts = 0
+    await ear.source.beat()
+    assert (graph.requests, graph.parts) == ((1, 0) if ordered else (1, 3))
+
+    graph.said[graph.others[9]] = graph.message("200", "private")
+    graph.said[watched[1]] = graph.message("200", "the sponsor's")
+    ear.clock.offset += 5
+    await ear.source.beat()
+    assert host.inbox.texts(watched[1]) == ["old", "the sponsor's"]
+    assert "private" not in host.inbox.texts()
+
+
+async def test_many_watched_chats_without_order_are_asked_in_turn(ear: Ear, host: PlainHost, sandbox: Sandbox) -> None:
+    host.identity.principal = principal(sandbox.environment, Attribution.DELEGATED_HUMAN)
+    watched = [f"19:{number:032x}@thread.v2" for number in range(500)]
+    await ear.watched.add(watched)
+    graph = host.graph = CrowdedList(watched, ordered=False)
+    costs = []
+    for _ in range(12):
+        graph.parts, before = 0, graph.requests
+        await ear.source.beat()
+        costs.append((graph.parts, graph.requests - before))
+        ear.clock.offset += 5
+    assert max(parts for parts, _ in costs) == 60
+    assert len(host.inbox.texts()) == 500
+    graph.requests = 0
+    await ear.source.beat()
+    assert graph.requests == 3
+
+
+async def test_throttling_delays_and_loses_nothing(ear: Ear, host: PlainHost, sandbox: Sandbox) -> None:
+    await sandbox.settings(throttling=True)
+    chats = await many_chats(sandbox, 30)
+    await sandbox.fault("status", method="GET", path=MESSAGES, status=429, count=5, retry_after=1)
+    await sandbox.fault("status", method="GET", path="/v1.0/me/chats", status=429, count=1, retry_after=1)
+    await ear.beat()
+    assert sorted(host.inbox.done) == sorted(chats)
+    assert ear.source.report()["chats_failing"] == 0
 
 
 async def test_a_watched_chat_that_is_gone_stops_nothing(ear: Ear, host: PlainHost, sandbox: Sandbox) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import subprocess
 import sys
 from collections.abc import Iterable
+from typing import Annotated, Any, Literal, get_args, get_origin
 
 import pytest
 from entrabot_sandbox.client import Sandbox
@@ -14,11 +16,14 @@ from entrabot_teams.domain import Teams
 from entrabot_teams.settings import TeamsSettings
 from pydantic import ValidationError
 
+from entrabot_host import ToolContext
 from entrabot_host.assembly import AssembledTool, Assembly, assemble
 from entrabot_host.calls import Calls
 from entrabot_host.config import Config, Layer
 from entrabot_host.discovery import Installed, Loaded, Selection
 from entrabot_host.host import Outcome
+from entrabot_host.listing import cost
+from tests.teams.contract import REQUIRED, SIGNATURES
 from tests.teams.parts import PlainHost
 
 HEAVY = ("httpx", "msal", "requests", "justhtml", "mcp", "azure", "cryptography", "keyring")
@@ -49,22 +54,42 @@ def tools(assembly: Assembly) -> Iterable[AssembledTool]:
     return assembly.tools.values()
 
 
-def test_names_parameters_order_and_defaults(assembly: Assembly) -> None:
-    schemas = {tool.name: tool.signature.schema["properties"] for tool in tools(assembly)}
-    shown = {
-        name: [(key, value.get("default", "-")) for key, value in schema.items()] for name, schema in schemas.items()
-    }
-    assert shown == {
-        "send_teams_message": [("message", "-"), ("content_type", "html"), ("mentions", None), ("chat_id", "")],
-        "list_chat_members": [("chat_id", "-")],
-        "create_chat": [("target_email", "-"), ("target_tenant_id", "")],
-        "read_teams_messages": [("chat_id", "-"), ("count", 5)],
-    }
+def shown_type(annotation: Any) -> str:
+    """An annotation in the words of the documented signatures."""
+    if get_origin(annotation) is Annotated:
+        annotation = get_args(annotation)[0]
+    if get_origin(annotation) is Literal:
+        return type(get_args(annotation)[0]).__name__
+    if annotation == ToolContext | None:
+        return "Context | None"
+    if annotation == list[dict[str, Any]] | None:
+        return "list[dict] | None"
+    return str(annotation.__name__)
+
+
+def test_names_parameters_types_order_and_defaults(assembly: Assembly) -> None:
+    for tool in tools(assembly):
+        parameters = inspect.signature(tool.tool.fn).parameters.values()
+        shown = [
+            (one.name, shown_type(one.annotation), REQUIRED if one.default is one.empty else one.default)
+            for one in parameters
+        ]
+        documented = SIGNATURES[tool.name]
+        assert shown[: len(documented)] == documented
+        assert all(default != REQUIRED for _, _, default in shown[len(documented) :])
+
+
+def test_the_schema_shows_them_but_for_the_context(assembly: Assembly) -> None:
+    for tool in tools(assembly):
+        names = [name for name, kind, _ in SIGNATURES[tool.name] if not kind.startswith("Context")]
+        assert list(tool.signature.schema["properties"])[: len(names)] == names
 
 
 def test_tools_cost_the_model_little(assembly: Assembly) -> None:
-    size = sum(len(tool.description) + len(json.dumps(tool.signature.schema)) for tool in tools(assembly))
-    assert size < 4 * 700
+    costs = {tool.name: cost(tool) for tool in tools(assembly)}
+    nested = costs.pop("send_teams_message")  # its mentions are objects in a list
+    assert nested <= 900, nested
+    assert all(size <= 800 for size in costs.values()), costs
 
 
 def test_only_sending_and_creating_change_anything(assembly: Assembly) -> None:

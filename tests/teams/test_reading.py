@@ -37,7 +37,7 @@ async def test_newest_first_with_all_fields(teams: Teams, sandbox: Sandbox) -> N
         "message_id": third["id"],
         "from": alice["name"],
         "from_id": alice["id"],
-        "content": "three & more",
+        "content": "[quote of Sati Agent: two]\nthree & more",
         "sent_at": newest["sent_at"],
         "reply_to_ids": [answer["message_id"]],
         "is_me": False,

@@ -88,6 +88,7 @@ class Channel:
         self._idle = asyncio.Event()
         self._idle.set()
         self._owner: asyncio.Task[None] | None = None
+        self._calls: set[asyncio.Future[Any]] = set()
         self._live_since = 0.0
         self.state = State.CONNECTING
         self.was_live = False
@@ -127,7 +128,8 @@ class Channel:
         """End the session and what stands behind it; what is still queued is lost."""
         if self._owner is not None:
             self._owner.cancel()
-            await asyncio.gather(self._owner, return_exceptions=True)
+            # Not `gather`: cancelled itself, it would cancel the owner again, in the middle of ending its child.
+            await asyncio.wait({self._owner})
 
     async def _run(self) -> None:
         attempt = 0
@@ -163,8 +165,7 @@ class Channel:
 
     async def _send(self, session: Any, copy: _Copy) -> None:
         try:
-            async with asyncio.timeout(OBSERVE_TIMEOUT_S):
-                await session.call_tool("observe", copy.payload)
+            await self._call(session, copy.payload)
         except (ConnectionError, asyncio.CancelledError):  # over HTTP the SDK cancels whoever uses a lost session
             self._once_more(copy)
             raise
@@ -177,6 +178,29 @@ class Channel:
             self.counts.failed_in_a_row = 0
             self._changed()
         await asyncio.sleep(0)  # a session that answers without waiting must not hold the loop
+
+    async def _call(self, session: Any, payload: dict[str, Any]) -> None:
+        """Call, and give up when the time is over.
+
+        Giving up is not waited for: towards a peer that does not read, the SDK takes seconds to tell of it.
+        """
+        call = asyncio.ensure_future(session.call_tool("observe", payload))
+        self._calls.add(call)
+        call.add_done_callback(self._ended)
+        try:
+            await asyncio.wait({call}, timeout=OBSERVE_TIMEOUT_S)
+        finally:
+            call.cancel()
+        if not call.done():
+            raise TimeoutError
+        if call.cancelled():
+            raise SessionLost("the session was cancelled")
+        call.result()
+
+    def _ended(self, call: asyncio.Future[Any]) -> None:
+        self._calls.discard(call)
+        if not call.cancelled():
+            call.exception()  # looked at, so that asyncio does not complain of a call that was given up
 
     def _once_more(self, copy: _Copy) -> None:
         """Keep a copy that a dying session swallowed, once: it may have been the cause."""

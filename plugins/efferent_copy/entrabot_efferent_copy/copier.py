@@ -22,6 +22,8 @@ from entrabot_host import Health, ToolCall, ToolResult
 BACKLOG_BYTES: Final = 32 * 1024 * 1024
 """What may wait for a relay that does not read; more is dropped."""
 LARGEST_COPY: Final = 16 * 1024 * 1024
+HOLD_SECONDS: Final = 0.01
+"""How long copies are held back, so that a short call has been answered before relay and observers want the processor."""
 END_SECONDS: Final = 0.3
 """How long the end of the relay is waited for at shutdown. It ends by itself; see `entrabot_efferent_copy.relay`."""
 _FIRST_PAUSE = 1.0
@@ -201,6 +203,8 @@ class _Relay:
         self._reader = asyncio.StreamReader(limit=1024 * 1024)
         self._words = _LastWords()
         self._writer: asyncio.WriteTransport | None = None
+        self._held: list[bytes] = []
+        self._held_bytes = 0
         self._readers: list[asyncio.ReadTransport] = []
         self._gone = _Gone()
 
@@ -219,13 +223,21 @@ class _Relay:
         self._readers.append((await loop.connect_read_pipe(lambda: self._words, process.stderr))[0])
 
     def write(self, line: bytes) -> bool:
-        """Write without waiting; False if the relay is gone or too far behind."""
+        """Have a line written soon; False if the relay is gone or too far behind."""
         if self._writer is None or self._gone.lost:
             return False
-        if self._writer.get_write_buffer_size() > BACKLOG_BYTES:
+        if self._writer.get_write_buffer_size() + self._held_bytes > BACKLOG_BYTES:
             return False
-        self._writer.write(line)
+        if not self._held:
+            asyncio.get_running_loop().call_later(HOLD_SECONDS, self._flush)
+        self._held.append(line)
+        self._held_bytes += len(line)
         return True
+
+    def _flush(self) -> None:
+        held, self._held, self._held_bytes = self._held, [], 0
+        if self._writer is not None and held and not self._writer.is_closing():
+            self._writer.write(b"".join(held))
 
     async def lines(self) -> AsyncIterator[dict[str, Any]]:
         """What the relay says, until it ends."""
@@ -238,6 +250,7 @@ class _Relay:
 
     async def aclose(self) -> None:
         """Let it end: it does so when its input ends."""
+        self._flush()
         if self._writer is not None:
             self._writer.close()
         with suppress(TimeoutError):

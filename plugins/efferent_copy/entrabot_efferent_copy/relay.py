@@ -14,7 +14,7 @@ import json
 import logging
 import os
 import signal
-from collections.abc import Iterable
+from collections.abc import Coroutine, Iterable
 from contextlib import suppress
 from typing import Any, BinaryIO, Final
 
@@ -113,13 +113,15 @@ class Observers:
                 self._output.say(line)
 
     async def aclose(self) -> None:
-        """Send what is queued, if that is quick, then end all sessions."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(DRAIN_SECONDS):
-                await asyncio.gather(*(channel.drain() for channel in self._channels.values() if channel.live))
-        with suppress(TimeoutError):
-            async with asyncio.timeout(GRACE_SECONDS):
-                await asyncio.gather(*(channel.aclose() for channel in self._channels.values()))
+        """Send what is queued, if that is quick, then end all sessions; what takes longer is left to itself."""
+        channels = list(self._channels.values())
+        await _for_a_while([channel.drain() for channel in channels if channel.live], DRAIN_SECONDS)
+        await _for_a_while([channel.aclose() for channel in channels], GRACE_SECONDS)
+
+
+async def _for_a_while(work: Iterable[Coroutine[Any, Any, None]], seconds: float) -> None:
+    if tasks := [asyncio.create_task(part) for part in work]:
+        await asyncio.wait(tasks, timeout=seconds)
 
 
 async def relay(lines: asyncio.StreamReader, output: Output) -> None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.parse import quote, urlencode
 
 from entrabot_host import BatchRequest, GraphError, GraphForbidden, GraphNotFound, GraphResponse, Host
 from entrabot_teams.ids import CHAT_ID_REMEDY, chat_path
+from entrabot_teams.people import AddressBook
 from entrabot_teams.wire import http_moment, iso
 
 PAGE = 50
@@ -30,10 +31,19 @@ class Page:
 
 
 class ChatApi:
-    """Chats, messages and members over the host's Graph facet. Methods raise `GraphError` and its kinds."""
+    """Chats, messages and members over the host's Graph facet. Methods raise `GraphError` and its kinds.
+
+    people: the addresses of everybody who was listed as a member of some chat.
+    """
 
     def __init__(self, host: Host) -> None:
         self._host = host
+        self._ahead = timedelta()
+        self.people = AddressBook()
+
+    def now(self) -> datetime:
+        """Return the time by Graph's clock as its last answer told it, up to a second slow."""
+        return datetime.now(UTC) + self._ahead
 
     async def chats(self, *, ordered: bool, top: int = PAGE) -> Page:
         """Return the first page of our chats with their previews; ordered: those with the newest message first."""
@@ -65,11 +75,10 @@ class ChatApi:
         answer = await self._host.graph.request("GET", path, params=params, headers=_NEW_KINDS)
         body = answer.body if isinstance(answer.body, dict) else {}
         rows, link = body.get("value"), body.get("@odata.nextLink")
-        return Page(
-            rows if isinstance(rows, list) else [],
-            link if isinstance(link, str) else "",
-            http_moment(answer.headers.get("date", "")),
-        )
+        served = http_moment(answer.headers.get("date", ""))
+        if served:
+            self._ahead = served - datetime.now(UTC)
+        return Page(rows if isinstance(rows, list) else [], link if isinstance(link, str) else "", served)
 
     async def last_messages(self, chat_ids: Sequence[str]) -> list[GraphResponse | GraphError]:
         """Ask for the newest message of each chat in batches; one answer per chat, failures are values."""
@@ -80,7 +89,9 @@ class ChatApi:
     async def members(self, chat_id: str) -> list[dict[str, Any]]:
         """Return all members of a chat."""
         pages = self._host.graph.pages(chat_path(chat_id, "members"))
-        return [row async for page in pages for row in page if isinstance(row, dict)]
+        rows = [row async for page in pages for row in page if isinstance(row, dict)]
+        self.people.learn(rows)
+        return rows
 
     async def post_message(self, chat_id: str, message: dict[str, Any]) -> dict[str, Any]:
         """Send a message and return it as Graph made it."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 from entrabot_host import Health, Host
@@ -11,6 +13,7 @@ from entrabot_teams.chats import Chats
 from entrabot_teams.reading import Reading
 from entrabot_teams.sending import Sending
 from entrabot_teams.settings import TeamsSettings
+from entrabot_teams.waiting import Waiting
 from entrabot_teams.watching import KEY, WatchedChats
 
 
@@ -24,9 +27,18 @@ class Teams:
         self._api = ChatApi(host)
         self.watched = WatchedChats(host)
         self.changes = ChangeSource(host, self._api, self.watched, self.settings)
-        self.sending = Sending(host, self._api, self.watched, self.changes.spoke)
+        self.waiting = Waiting(host, self._api, self.watched, self.changes, self.settings)
+        self.sending = Sending(host, self._api, self.watched, self.changes, self.waiting)
         self.reading = Reading(host, self._api)
         self.chats = Chats(host, self._api, self.watched)
+
+    @asynccontextmanager
+    async def lifespan(self) -> AsyncIterator[None]:
+        """Leave nothing running behind."""
+        try:
+            yield
+        finally:
+            await self.changes.aclose()
 
     async def state(self) -> dict[str, Any]:
         """Return what the agent should know at the start of a session."""

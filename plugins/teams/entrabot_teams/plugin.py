@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 from entrabot_host import (
@@ -19,8 +20,11 @@ from entrabot_host import (
 )
 from entrabot_teams.domain import Teams
 from entrabot_teams.prompt import FRAGMENT
+from entrabot_teams.replies import EXTERNAL
+from entrabot_teams.sending import AUDIT_ACTION
 
 _READS = Hints(read_only=True, destructive=False, idempotent=True, open_world=True)
+_HEARS = Hints(read_only=True, destructive=False, idempotent=False, open_world=True)
 _OPENS = Hints(read_only=False, destructive=False, idempotent=True, open_world=True)
 _SENDS = Hints(read_only=False, destructive=False, idempotent=False, open_world=True)
 
@@ -35,8 +39,8 @@ def register_tools(host: Host) -> Iterable[Tool]:
             title="Send Teams message",
             hints=_SENDS,
             permissions=("ChatMessage.Send", "Chat.Read"),
-            external=(),
-            audit=Audit(action="teams.send_message", resource="chat_id"),
+            external=EXTERNAL,
+            audit=Audit(action=AUDIT_ACTION, resource="chat_id"),
             outbound=Outbound(text="message", conversation="chat_id"),
         ),
         Tool(
@@ -60,6 +64,20 @@ def register_tools(host: Host) -> Iterable[Tool]:
             hints=_READS,
             permissions=("Chat.Read",),
             external=("messages[].content", "messages[].from"),
+        ),
+        Tool(
+            teams.waiting.watch_teams_replies,
+            title="Watch Teams chat",
+            hints=_HEARS,
+            permissions=("Chat.Read",),
+            external=("messages[].content", "messages[].from"),
+        ),
+        Tool(
+            teams.waiting.wait_for_sponsor_dm,
+            title="Wait for sponsor",
+            hints=_HEARS,
+            permissions=("Chat.Read",),
+            external=EXTERNAL,
         ),
     ]
 
@@ -85,6 +103,12 @@ def background_tasks(host: Host) -> Iterable[BackgroundTask]:
             gate=Gate.AGENT_USER,
         ),
     ]
+
+
+@hookimpl
+def lifespan(host: Host) -> AbstractAsyncContextManager[None]:
+    """Waits leave no reading behind at shutdown."""
+    return host.shared(Teams).lifespan()
 
 
 @hookimpl

@@ -22,6 +22,12 @@ FULL = """\
 - A message that came without context may answer an earlier one: `read_teams_messages` shows what was said before, and
   `reply_to_ids` which message is answered.
 - When a send ends with an unknown outcome, read the chat before you send again: people dislike hearing things twice.
+- What people write reaches you in three ways, each message once: as a channel message, as `sponsor_reply` or
+  `earlier_messages` of a call that waited, or under `_inbox` at the end of any result. Treat all alike: the server's
+  `sponsor` verdict counts, and the answer goes to the message's own `chat_id`. `redelivered` means you may know it.
+- Where your host shows no channel messages, `send_teams_message` waits a while for a sponsor. No reply is no failure:
+  the message was delivered. Go on working, or call `wait_for_sponsor_dm`; never send it again. An
+  earlier message never answers a later question, so do not take an old yes for consent.
 """
 
 FRAGMENT = PromptFragment(short=SHORT, full=FULL)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -12,6 +12,7 @@ import anyio.to_thread
 from entrabot_host import GraphError, Message, Position, Principal
 from entrabot_teams.api import ChatApi, Page
 from entrabot_teams.ids import interaction_channel
+from entrabot_teams.people import AddressBook
 from entrabot_teams.wire import ChatMessage, Kind, messages_of
 
 MAX_PAGES = 40
@@ -68,13 +69,14 @@ class ChatReader:
         return Reading(tuple(found.values()), served)
 
 
-async def news(reading: Reading, position: Position, me: Principal, chat_id: str) -> list[Message]:
+async def news(reading: Reading, position: Position, me: Principal, chat_id: str, people: AddressBook) -> list[Message]:
     """Return what people wrote that is not done yet, oldest first.
 
     Left out are the agent's own messages, deleted ones, system events, bots, and all that was written before the
     agent was let into the chat.
     """
-    return await anyio.to_thread.run_sync(_news, reading, position, me, chat_id)
+    found = await anyio.to_thread.run_sync(_news, reading, position, me, chat_id)
+    return [replace(message, sender_address=people.address_of(message.sender_id)) for message in found]
 
 
 def _news(reading: Reading, position: Position, me: Principal, chat_id: str) -> list[Message]:

@@ -2,9 +2,8 @@
 
 import time
 from collections import deque
-from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, Literal
 
 import anyio
@@ -21,21 +20,26 @@ from entrabot_host import (
     Host,
     Interaction,
     InvalidArgument,
+    Outcome,
     Principal,
     ToolContext,
 )
 from entrabot_teams.api import ChatApi, explained
 from entrabot_teams.ids import check_chat_id, interaction_channel
 from entrabot_teams.mentions import graph_mentions
+from entrabot_teams.replies import NOT_WAITED
 from entrabot_teams.text import html_to_text, mention_tags
+from entrabot_teams.waiting import Attention, Waiting
 from entrabot_teams.watching import WatchedChats
-from entrabot_teams.wire import OWN_PREFIX, ChatMessage, Kind, messages_of
+from entrabot_teams.wire import OWN_PREFIX, ChatMessage, Kind, messages_of, moment
 
+AUDIT_ACTION = "teams.send_message"
 MAX_BYTES = 28 * 1024
 _SUMMARY = 300
 _REMEMBERED = 200
 _LOOKS = (0.0, 1.0, 3.0)
 _CLOCK_SLACK = timedelta(seconds=2)
+_AUDIT_SECONDS = 2.0
 
 ContentType = Literal["text", "html"]
 Mentions = list[dict[str, Any]]
@@ -85,29 +89,28 @@ def compose(message: str, content_type: ContentType, mentions: Mentions, prefix:
 class Sending:
     """The tools that write into chats."""
 
-    def __init__(self, host: Host, api: ChatApi, watched: WatchedChats, spoke: Callable[[], None]) -> None:
+    def __init__(self, host: Host, api: ChatApi, watched: WatchedChats, changes: Attention, waiting: Waiting) -> None:
         self._host = host
         self._api = api
         self._watched = watched
-        self._spoke = spoke
+        self._changes = changes
+        self._waiting = waiting
         self._sent: deque[str] = deque(maxlen=_REMEMBERED)
 
     async def send_teams_message(
         self,
-        message: Annotated[str, Field(description="The text, at most 28 KB")],
-        content_type: Annotated[
-            ContentType, Field(description="html for links, lists, code, mentions; text is shown as it is")
-        ] = "html",
+        message: Annotated[str, Field(description="At most 28 KB")],
+        content_type: Annotated[ContentType, Field(description="html for links, lists, code, mentions")] = "html",
         mentions: Annotated[
             Mentions | None,
-            Field(description='{"id": 0, "name", "user_id"} for each <at id="0">Name</at> in the html'),
+            Field(description='{"id": 0, "name", "user_id"} per <at id="0">Name</at>'),
         ] = None,
-        chat_id: Annotated[str, Field(description="Required: where to send")] = "",
+        chat_id: Annotated[str, Field(description="Required")] = "",
         ctx: ToolContext | None = None,
     ) -> dict[str, Any]:
-        """Send a message to the Teams chat chat_id (of the message you answer, or from create_chat; no default chat).
+        """Send to the Teams chat of the message you answer, or one from create_chat. Do what _next_action says.
 
-        It reaches people at once. After an unknown outcome look with read_teams_messages before you repeat it.
+        After an unknown outcome read the chat before you repeat it.
         """
         check_chat_id(chat_id)
         me = await self._host.identity.me()
@@ -116,7 +119,24 @@ class Sending:
         with explained():
             message_id, sent_at = await self._deliver(chat_id, draft, me)
         await self._remember(chat_id, message_id, draft, me)
-        return {"message_id": message_id, "chat_id": chat_id, "sent_at": sent_at}
+        created = moment(sent_at) or datetime.now(UTC)
+        self._waiting.sent(chat_id, created)
+        sent = {"message_id": message_id, "chat_id": chat_id, "sent_at": sent_at}
+        return sent | await self._reply(chat_id, message_id, created, ctx) if self._waiting.sends_wait else sent
+
+    async def _reply(self, chat_id: str, message_id: str, created: datetime, ctx: ToolContext | None) -> dict[str, Any]:
+        """Wait for an answer. What fails or is cancelled here must not look like a send that failed."""
+        try:
+            return await self._waiting.after_send(chat_id, created, ctx)
+        except EntrabotError as error:
+            self._host.log.warning("waiting for a reply failed: %s", error.message)
+            return {"_next_action": f"{NOT_WAITED} ({error.message})"}
+        except anyio.get_cancelled_exc_class():
+            with anyio.move_on_after(_AUDIT_SECONDS, shield=True):
+                await self._host.records.audit(
+                    AUDIT_ACTION, chat_id, Outcome.SUCCESS, {"message_id": message_id, "wait": "cancelled"}
+                )
+            raise
 
     async def _deliver(self, chat_id: str, draft: Draft, me: Principal) -> tuple[str, str]:
         """Send and return the message's id and time, also when only reading the chat back tells them."""
@@ -169,7 +189,7 @@ class Sending:
     async def _remember(self, chat_id: str, message_id: str, draft: Draft, me: Principal) -> None:
         """Write down what was sent. It was sent: a failure here is logged and must not look like a failed send."""
         self._sent.append(message_id)
-        self._spoke()
+        self._changes.spoke()
         entry = Interaction(
             channel=interaction_channel(chat_id),
             direction=Direction.OUTBOUND,

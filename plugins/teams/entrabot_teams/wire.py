@@ -17,6 +17,7 @@ OWN_PREFIX = "[EntraBot]"
 """Starts every message sent in a person's name, so that readers and the agent itself can tell."""
 
 Json = dict[str, Any]
+_PREVIEW = 200
 
 
 class Kind(StrEnum):
@@ -131,18 +132,30 @@ def _mentioned(item: Any) -> str:
 def _quoted(attachment: Json) -> str:
     if attachment.get("contentType") != "messageReference":
         return ""
+    return _text(_reference(attachment).get("messageId")) or _text(attachment.get("id"))
+
+
+def _reference(attachment: Json) -> Json:
+    """Read what a quotation holds besides its id: JSON in a string."""
     try:
-        content = _mapping(json.loads(_text(attachment.get("content")) or "{}"))
+        return _mapping(json.loads(_text(attachment.get("content")) or "{}"))
     except (ValueError, RecursionError):
-        content = {}
-    return _text(content.get("messageId")) or _text(attachment.get("id"))
+        return {}
+
+
+def _quotation(attachment: Json) -> str:
+    content = _reference(attachment)
+    user = _mapping(_mapping(content.get("messageSender")).get("user"))
+    preview = " ".join(_text(content.get("messagePreview")).split())[:_PREVIEW]
+    whose = " ".join(_text(user.get("displayName")).split())
+    return f"[quote{' of ' + whose if whose else ''}: {preview}]" if preview else ""
 
 
 def _shown(attachment: Json) -> str:
-    """What stands for an attachment in the text; a quotation is told by its id elsewhere."""
+    """What stands for an attachment in the text."""
     kind, name = _text(attachment.get("contentType")), _text(attachment.get("name"))
     if kind == "messageReference":
-        return ""
+        return _quotation(attachment)
     if kind == "reference":
         return f"[file: {' '.join(part for part in (name, _text(attachment.get('contentUrl'))) if part)}]"
     if kind == "forwardedMessageReference":

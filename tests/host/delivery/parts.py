@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from entrabot_host.delivery.capability import Capability
 from entrabot_host.delivery.channel import ChannelClosed
 from entrabot_host.delivery.inbox import InboxService
 from entrabot_host.delivery.record import Record, parse, record_key
@@ -26,8 +27,13 @@ class Crash(Exception):
 
 
 class Clock:
+    """The service's clock, and a boot clock that goes as it does."""
+
     def __init__(self) -> None:
         self.now = START
+
+    def boot(self) -> float:
+        return (self.now - START).total_seconds()
 
     def __call__(self) -> datetime:
         return self.now
@@ -131,9 +137,10 @@ class Store:
 class Session:
     """One server process with its host."""
 
-    def __init__(self, folder: Path, clock: Clock) -> None:
+    def __init__(self, folder: Path, clock: Clock, push: str = "on", client: str = "") -> None:
         self.folder = folder
         self.clock = clock
+        self.client = client
         self.pipe = Pipe()
         self.store = Store(LocalBackend(folder))
         self.told: list[tuple[str, str, bool]] = []
@@ -144,6 +151,8 @@ class Session:
             sink=self.pipe,
             sponsor_of=self.sponsor_of,
             on_delivered=self.on_delivered,
+            capability=Capability(push, lambda: self.client, clock.boot),
+            boot=clock.boot,
         )
 
     async def sponsor_of(self, user_id: str, tenant: str) -> Sponsor | None:

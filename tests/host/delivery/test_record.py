@@ -21,7 +21,7 @@ RECORDS = st.builds(
     epoch=st.integers(0, 10**6),
     owner=st.text(max_size=8),
     in_hand=IDS,
-    unconfirmed=IDS,
+    unconfirmed=st.dictionaries(st.text(max_size=8), IDS, max_size=2),
     sent=st.lists(st.text(max_size=8), max_size=4).map(tuple),
     preferred=st.text(max_size=8),
     extra=st.just({"of_a_later_version": {"x": [1]}}),
@@ -45,7 +45,17 @@ def test_missing_fields_have_defaults_and_times_without_a_zone_are_utc() -> None
 
 @pytest.mark.parametrize(
     "data",
-    [b"", b"[]", b"{}", b"null", b'{"floor": 1}', b'{"floor": "x"}', b"\xff", b'{"floor": "2026-01-01", "ids": []}'],
+    [
+        b"",
+        b"[]",
+        b"{}",
+        b"null",
+        b'{"floor": 1}',
+        b'{"floor": "x"}',
+        b"\xff",
+        b'{"floor": "2026-01-01", "ids": []}',
+        b'{"floor": "2026-01-01", "unconfirmed": {"1": "2026-01-01"}}',
+    ],
 )
 def test_nonsense_is_an_error_that_names_the_file(data: bytes) -> None:
     with pytest.raises(StorageError, match=r"chats/x\.json"):

@@ -7,6 +7,7 @@ import dataclasses
 import inspect
 from collections.abc import Iterator
 from enum import Enum
+from itertools import pairwise
 from typing import Any
 
 from page_parts import annotation, code, prose, signature, table, text
@@ -135,13 +136,11 @@ def _enumeration(kind: type[Enum]) -> Iterator[str]:
     yield f"#### {kind.__name__}\n"
     yield prose(inspect.getdoc(kind) or "")
     told = _told(inspect.getsource(kind).strip())
-    yield table(
-        ("member", "text", "meaning"),
-        [
-            (f"`{kind.__name__}.{member.name}`", f"`{member.value}`", text(told.get(member.name, "")))
-            for member in kind
-        ],
-    )
+    rows = [
+        (f"`{kind.__name__}.{member.name}`", f"`{member.value}`", text(told.get(member.name, ""))) for member in kind
+    ]
+    columns = 3 if told else 2
+    yield table(("member", "text", "meaning")[:columns], [row[:columns] for row in rows])
 
 
 def _alias(name: str, thing: Any) -> Iterator[str]:
@@ -165,7 +164,7 @@ def _told(source: str, *, whole: bool = False) -> dict[str, str]:
     if not whole and isinstance(body[0], ast.ClassDef):
         body = body[0].body
     found = {}
-    for statement, following in zip(body, body[1:], strict=False):
+    for statement, following in pairwise(body):
         if isinstance(statement, ast.Assign) and isinstance(following, ast.Expr):
             (target,) = statement.targets
             if isinstance(target, ast.Name) and isinstance(following.value, ast.Constant):
@@ -210,7 +209,8 @@ def _kit() -> Iterator[str]:
         yield prose(ast.get_docstring(function) or "")
     yield "What `entrabot(...)` takes besides the plugins:\n"
     yield code(_serve())
-    for kind in (agent.Agent, agent.ToolFailed, agent.Push, tenants.Tenant, ManualClock):
+    yield from _dataclass(agent.Push)
+    for kind in (agent.Agent, agent.ToolFailed, tenants.Tenant, ManualClock):
         yield from _protocol(kind)
     yield f"#### {auth_provider.AuthProviderContract.__name__}\n"
     yield prose(inspect.getdoc(auth_provider.AuthProviderContract) or "")

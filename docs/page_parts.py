@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 import inspect
+import json
 import re
 import textwrap
 from collections.abc import Iterable, Sequence
+from enum import Enum
 from typing import Any
 
 WIDTH = 100
@@ -44,6 +45,8 @@ def prose(docstring: str) -> str:
         block = []
         while lines and (not lines[0].strip() or lines[0].startswith(" ")):
             block.append(lines.pop(0))
+        if not "".join(block).strip():  # an example that is not indented goes on to the end
+            block, lines = lines, []
         parts += ["", code(textwrap.dedent("\n".join(block)).strip("\n"))]
     return "\n".join(parts).strip() + "\n"
 
@@ -74,7 +77,7 @@ def _parameters(parameters: Iterable[inspect.Parameter]) -> Iterable[str]:
         if parameter.annotation is not parameter.empty:
             shown += f": {annotation(parameter.annotation)}"
         if parameter.default is not parameter.empty:
-            shown += f" = {parameter.default!r}"
+            shown += f" = {_default(parameter.default)}"
         yield shown
 
 
@@ -85,8 +88,9 @@ def annotation(value: Any) -> str:
     return value.__name__ if isinstance(value, type) else str(value)
 
 
-def default(value: dataclasses.Field[Any]) -> str:
-    """Return what a field is when it is left out, empty when it may not be."""
-    if value.default is not dataclasses.MISSING:
-        return str(value.default) if isinstance(value.default, str) and not value.default else repr(value.default)
-    return f"{value.default_factory.__name__}()" if value.default_factory is not dataclasses.MISSING else ""
+def _default(value: Any) -> str:
+    if isinstance(value, Enum):
+        return f"{type(value).__name__}.{value.name}"
+    if isinstance(value, str):
+        return json.dumps(value)
+    return "{}" if repr(value) == "<factory>" else repr(value)

@@ -109,7 +109,7 @@ class Supervisor:
         try:
             if missing := await self._open_gate(task.gate):
                 state.waiting_for = missing
-                return max(_GATE_PAUSE, task.interval)
+                return min(_GATE_PAUSE, task.interval)
             state.waiting_for = ""
             state.runs += 1
             async with asyncio.timeout(task.timeout):

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 ENV_FILE = "ENTRABOT_ENV_FILE"
 PREFIX = "ENTRABOT_"
+_REMEDY = "Correct it where it is set, or unset it there, and start the server again."
 
 ModelT = TypeVar("ModelT", bound="BaseModel")
 
@@ -87,7 +88,7 @@ class Config:
         try:
             return model.model_validate(found)
         except ValidationError as error:
-            raise SettingsError(*_explain(error, origins, self)) from None
+            raise SettingsError(_explain(error, origins, self), remedy=_REMEDY) from None
 
     def declared(self) -> list[Setting]:
         """Return every setting that was loaded so far, by name."""
@@ -124,15 +125,16 @@ def _input_key(field_name: str, info: FieldInfo) -> str:
     return field_name
 
 
-def _explain(error: object, origins: Mapping[str, str], config: Config) -> tuple[str]:
+def _explain(error: object, origins: Mapping[str, str], config: Config) -> str:
     """Say which variables are wrong and why, never what they hold."""
     lines = []
     for problem in error.errors(include_input=False, include_url=False, include_context=False):  # type: ignore[attr-defined]
         key = str(problem["loc"][0]) if problem["loc"] else ""
         name = origins.get(key, key)
         where = f" (from {config.origin(name)})" if config.origin(name) else ""
-        lines.append(f"{name}{where}: {problem['msg']}" if name else str(problem["msg"]))
-    return ("; ".join(lines) or "The settings contradict each other.",)
+        message = str(problem["msg"]).removeprefix("Value error, ")
+        lines.append(f"{name}{where}: {message}" if name else message)
+    return "; ".join(lines) or "The settings contradict each other."
 
 
 def config_folder() -> Path:

@@ -369,9 +369,10 @@ class Inbox(Protocol):
     async def wait(self, conversation: Conversation | None, after: datetime, timeout: float) -> Sequence[Received]:
         """Wait, within a tool call, for messages that this call may carry; empty after ``timeout`` seconds.
 
-        conversation: the one the call is about, None for a call about all. Messages created at or before ``after``
-        are returned as well when no session was shown them: compare `Message.created` to tell them apart. They are
-        recorded as shown once the call's result was written to the host, so return them all. Cancellable at once.
+        conversation: the one the call is about, None for all chats. Messages created at or before ``after`` are
+        returned as well when no session was shown them: compare `Message.created` to tell them apart. Those after it
+        are returned even when this session was pushed them already, once, and say ``redelivered``. They are recorded
+        as shown once the call's result was written to the host, so return them all. Cancellable at once.
         """
         ...
 

@@ -27,6 +27,7 @@ HARD_SECONDS: Final = 1.0
 host is gone."""
 
 _CHILD_POLL_SECONDS: Final = 0.02
+_LOOK_SECONDS: Final = 0.1
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -185,15 +186,23 @@ def _watchdog(stop: Stop) -> None:
     """Wait for the request to stop (a thread of its own), then end the process when its time is up."""
     poll = None if os.name == "nt" else _Hangups(stop._wake_receiver.fileno())
     while not stop.requested:
-        if poll is not None and poll.wait() and not _is_alive(stop._loop):
-            stop.request("the host hung up while the loop was blocked")
-            _end_hard(stop)
+        if poll is not None and poll.wait():
+            _see_the_end(stop)
         if poll is None or poll.woken:
             _read_wakeups(stop)
             if poll is not None:
                 poll.watch(stop._watched)
     time.sleep(stop.remaining(HARD_SECONDS))
     _end_hard(stop)
+
+
+def _see_the_end(stop: Stop) -> None:
+    """The host hung up, so the loop will ask to stop by itself, unless something blocks it before it can."""
+    while not stop.requested:
+        if not _is_alive(stop._loop):
+            stop.request("the host hung up while the loop was blocked")
+            _end_hard(stop)
+        time.sleep(_LOOK_SECONDS)
 
 
 class _Hangups:

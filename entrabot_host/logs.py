@@ -51,7 +51,9 @@ def start_logging(config: Config) -> logging.handlers.QueueListener:
     waiting: queue.Queue[logging.LogRecord] = queue.Queue(_WAITING_LINES)
     listener = logging.handlers.QueueListener(waiting, *outputs)
     known = level in logging.getLevelNamesMapping()
-    logging.basicConfig(level=level if known else "WARNING", handlers=[DroppingQueueHandler(waiting)], force=True)
+    handler = DroppingQueueHandler(waiting)
+    handler.setFormatter(logging.Formatter("%(message)s"))  # the listener's handlers add the rest
+    logging.basicConfig(level=level if known else "WARNING", handlers=[handler], force=True)
     for name in _KEPT_QUIET:
         logging.getLogger(name).setLevel(max(logging.WARNING, logging.getLogger().level))
     listener.start()

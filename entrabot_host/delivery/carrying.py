@@ -45,7 +45,9 @@ class _Want:
 
     def covers(self, talk: Talk) -> bool:
         """Whether the wait may end with a message of this conversation. Mail ends only a wait for mail."""
-        return self.is_about(talk) or talk.conversation.kind is ConversationKind.CHAT
+        if self.conversation is None:
+            return talk.conversation.kind is ConversationKind.CHAT
+        return self.is_about(talk)
 
     def is_about(self, talk: Talk) -> bool:
         """Whether the call is about this very conversation."""
@@ -142,9 +144,8 @@ class Carrying:
         """Take all that the wait may have now. A chat that fails does not keep the others from being heard."""
         load = _Load(cargo)
         load.add(self._pushed_since(want, after))
-        about_first = sorted(self._open.values(), key=lambda talk: not want.is_about(talk))
         async with self._bounded(COLLECT_SECONDS):
-            for talk in about_first:
+            for talk in [*self._open.values()]:
                 if want.covers(talk):
                     await self._take_for(want, talk, load)
         found = [shown.received for shown in load.shown]

@@ -11,6 +11,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = ROOT / "docs" / "generate_reference.py"
 REFERENCE = ROOT / "docs" / "reference.md"
+GUIDE = ROOT / "docs" / "plugin-authors.md"
 VARIABLE = re.compile(r"(?:ENTRABOT|EFFERENT_COPY|PERSONA_SATI)_[A-Z0-9_]*[A-Z0-9]")
 
 
@@ -25,13 +26,22 @@ def test_the_reference_is_current() -> None:
     assert checked.returncode == 0, checked.stderr
 
 
-def test_a_check_notices_a_difference_and_writes_nothing(tmp_path: Path) -> None:
-    copy = tmp_path / "reference.md"
-    copy.write_text(REFERENCE.read_text(encoding="utf-8").replace("`whoami`", "`whoareyou`"), encoding="utf-8")
+@pytest.mark.parametrize(
+    ("page", "old", "new"),
+    [(REFERENCE, "`whoami`", "`whoareyou`"), (GUIDE, "if_absent: bool = False", "if_absent: bool = True")],
+    ids=["reference", "contract"],
+)
+def test_a_check_notices_a_difference_and_writes_nothing(page: Path, old: str, new: str, tmp_path: Path) -> None:
+    for original in (REFERENCE, GUIDE):
+        (tmp_path / original.name).write_bytes(original.read_bytes())
+    copy = tmp_path / page.name
+    copy.write_text(page.read_text(encoding="utf-8").replace(old, new), encoding="utf-8")
     before = copy.read_bytes()
-    checked = run("--check", str(copy))
+    assert before != page.read_bytes()
+    checked = run("--check", str(tmp_path))
     assert checked.returncode == 1
     assert "generate_reference.py" in checked.stderr
+    assert [Path(line.split(" is out of date")[0]).name for line in checked.stderr.splitlines()] == [page.name]
     assert copy.read_bytes() == before
 
 

@@ -217,3 +217,16 @@ async def test_disable_wins(launch: Launch, tmp_path: Path) -> None:
         assert await health(host) is None
         assert "observers" not in (host.client.instructions or "")
     assert observer.starts() == []
+
+
+async def test_a_named_peer_that_does_not_observe_is_told_of(launch: Launch, tmp_path: Path) -> None:
+    other = Observer(tmp_path / "other", "--tool", "watch")
+    async with launch(other, SINKS="other, absent") as host:
+        check = await healthy(host, "not an observer")
+        assert check["ok"]
+        await refused(host, n=1)
+    told = (tmp_path / "stderr").read_text(encoding="utf-8")
+    assert "'other' gets no copies" in told
+    assert "'absent'" in told
+    assert other.copies() == []
+    assert len(other.starts()) == 1

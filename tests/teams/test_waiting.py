@@ -246,6 +246,29 @@ async def test_a_cancelled_wait_ends_at_once_and_the_send_stays_a_send(
     assert metadata["message_id"] == own["id"]
 
 
+async def test_a_call_cancelled_right_after_the_send_has_its_books_kept(
+    teams: Teams, host: PlainHost, sandbox: Sandbox, chat_id: str
+) -> None:
+    spoke, begun = host.inbox.spoke, asyncio.Event()
+
+    async def slow(*arguments: Any) -> None:
+        begun.set()
+        await asyncio.sleep(0.05)
+        await spoke(*arguments)
+
+    host.inbox.spoke = slow  # type: ignore[method-assign]
+    call = asyncio.create_task(teams.sending.send_teams_message("Shall I?", chat_id=chat_id))
+    with anyio.fail_after(10):
+        await begun.wait()
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+    (own,) = await sandbox.messages(chat_id, sender="agent")
+    assert host.inbox.spoken == [(chat_id, own["id"])]
+    assert [outcome for _, _, outcome, _ in host.records.audited] == [Outcome.SUCCESS]
+    assert (len(host.records.interactions), host.inbox.waits) == (1, [])
+
+
 async def test_a_wait_that_fails_does_not_look_like_a_failed_send(
     teams: Teams, host: PlainHost, sandbox: Sandbox, chat_id: str
 ) -> None:

@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from typing import Any, Final
 
-from entrabot_efferent_copy.channel import describe
+from entrabot_efferent_copy.channel import State, describe
 from entrabot_efferent_copy.peers import SINKS, Candidates, Choice, candidates, shown
 from entrabot_efferent_copy.redaction import failure, safe_copy
 from entrabot_host import Health, ToolCall, ToolResult
@@ -23,13 +23,15 @@ BACKLOG_BYTES: Final = 32 * 1024 * 1024
 """What may wait for a relay that does not read; more is dropped."""
 LARGEST_COPY: Final = 16 * 1024 * 1024
 HOLD_SECONDS: Final = 0.01
-"""How long copies are held back, so that a short call has been answered before relay and observers want the processor."""
+"""How long copies are held back: a short call is answered before the relay and the observers want the processor."""
 END_SECONDS: Final = 0.3
 """How long the end of the relay is waited for at shutdown. It ends by itself; see `entrabot_efferent_copy.relay`."""
 _FIRST_PAUSE = 1.0
 _LONGEST_PAUSE = 60.0
 _WARN_SECONDS = 60.0
-_LIVE = "live"
+_LIVE = State.LIVE.value
+_NOT_AN_OBSERVER = State.NOT_AN_OBSERVER.value
+_KNOWN = frozenset({_LIVE, _NOT_AN_OBSERVER})
 
 
 class Copier:
@@ -43,7 +45,7 @@ class Copier:
         self._reports: dict[str, dict[str, Any]] = {}
         self._dropped = 0
         self._warned = 0.0
-        self._announced = False
+        self._announced: set[str] = set()
         self.listening = False
         """Whether any observer is there to be told."""
 
@@ -129,7 +131,7 @@ class Copier:
             raise ConnectionError(relay.last_words() or "it said nothing")
         finally:
             self._relay, self.listening = None, False
-            self._reports = {name: {**report, "state": "retrying"} for name, report in self._reports.items()}
+            self._reports = {name: {**report, "state": State.RETRYING.value} for name, report in self._reports.items()}
             await relay.aclose()
 
     def _heard(self, line: dict[str, Any]) -> None:
@@ -139,12 +141,21 @@ class Copier:
             return
         self._reports[line["sink"]] = line
         self.listening = any(report["state"] == _LIVE or report["delivered"] for report in self._reports.values())
-        if self.listening and not self._announced and not self._choice.sinks:
-            self._announced = True
-            self._log.warning("every tool call is copied to %s. Set %s to choose.", self._names(), SINKS)
+        self._announce()
 
-    def _names(self) -> str:
-        return shown(peer.name for peer in self._found.peers) if self._found else ""
+    def _announce(self) -> None:
+        """Once it is known of every candidate, say to whom calls are copied, and which named peer is no observer."""
+        states = {name: report["state"] for name, report in self._reports.items()}
+        if self._found is None or len(states) < len(self._found.peers) or State.CONNECTING.value in states.values():
+            return
+        new = {name: state for name, state in states.items() if name not in self._announced and state in _KNOWN}
+        self._announced.update(new)
+        if not self._choice.sinks and (live := [name for name, state in new.items() if state == _LIVE]):
+            self._log.warning("every tool call is copied to %s. Set %s to choose.", shown(live), SINKS)
+        for name in new:
+            if new[name] == _NOT_AN_OBSERVER:
+                level = logging.WARNING if name in self._choice.sinks else logging.INFO
+                self._log.log(level, "MCP server %s gets no copies: %s", shown([name]), self._reports[name]["problem"])
 
     # --- state ------------------------------------------------------------------------------------------------------
 
@@ -177,7 +188,7 @@ class Copier:
 
 
 def _ails(report: dict[str, Any]) -> bool:
-    return bool(report["state"] == "retrying" or report["failed_in_a_row"] >= 5)
+    return bool(report["state"] == State.RETRYING.value or report["failed_in_a_row"] >= 5)
 
 
 def _data(result: Any) -> dict[str, Any]:

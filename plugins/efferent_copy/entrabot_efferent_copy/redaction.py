@@ -24,6 +24,9 @@ DENIED: Final = re.compile(
 )
 """Parts of a key's name that make its value secret, so ``access_token`` and ``client_secret``, too."""
 
+_HINTS: Final = ("token", "secret", "passw", "authorization", "api", "bearer", "credential", "private")
+"""Every name that `DENIED` finds contains one of these."""
+
 LONGEST_TEXT: Final = 1_000_000
 """Characters. A longer string (an uploaded file, say) is replaced by a note that tells its length."""
 _DEEPEST: Final = 64
@@ -84,7 +87,7 @@ class _Walk:
         if len(text) > LONGEST_TEXT:
             return f"<{len(text)} characters left out>"
         start = text.lstrip("\ufeff \t\r\n")
-        if not start.startswith(("{", "[", '"')):
+        if not start.startswith(("{", "[", '"')) or not _may_hide(start):
             return text
         try:
             # Lenient about control characters, as other parsers are: what anybody can read as JSON is searched.
@@ -97,6 +100,14 @@ class _Walk:
             return TOO_DEEP
         copied = self.copy(parsed, depth + 1)
         return text if _same(copied, parsed) else json.dumps(copied, ensure_ascii=False)
+
+
+def _may_hide(text: str) -> bool:
+    """Whether a denied key can be in there at all: to look for words is quick, to parse a long text is not."""
+    if "\\" in text:  # a letter of the name may be written as an escape
+        return True
+    folded = text.casefold()
+    return any(hint in folded for hint in _HINTS)
 
 
 def _same(copied: Any, parsed: Any) -> bool:

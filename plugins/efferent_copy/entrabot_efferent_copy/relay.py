@@ -24,6 +24,8 @@ REPORT_SECONDS: Final = 0.2
 """The least time between two reports of counts."""
 DRAIN_SECONDS: Final = 0.25
 """How long the last copies may take once the server is gone."""
+NICENESS: Final = 5
+"""How much the relay and the observers it starts give way to the server when the processors are busy."""
 GRACE_SECONDS: Final = 0.5
 """How long observers may take to end by themselves after that."""
 
@@ -84,9 +86,10 @@ class Observers:
 
         self._output = output
         self._sinks = [Sink(peer.name, session_factory(peer, probe=True)) for peer in peers]
-        self._channels = {sink.name: sink.start(self._schedule) for sink in self._sinks}
         self._reported: dict[str, Any] = {}
+        self._channels = {sink.name: sink.start(self._schedule) for sink in self._sinks}
         self._pending: asyncio.TimerHandle | None = None
+        self._report()
 
     def put(self, payload: dict[str, Any], size: int) -> None:
         """Queue a copy for every observer that is there or was."""
@@ -158,6 +161,8 @@ async def _main(loop: RelayLoop, output: Output) -> None:
 def main() -> None:
     """Run until standard input ends. Signals meant for the server's group do not concern the relay."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    with suppress(OSError):
+        os.nice(NICENESS)
     loop = RelayLoop()
     output = Output(os.fdopen(os.dup(1), "wb", buffering=0))
     os.dup2(2, 1)  # nothing but our lines may get among our lines

@@ -195,7 +195,8 @@ class ChangeSource:
 
     async def _handle_due(self, me: Principal) -> None:
         now = self._now()
-        due = [state for state in self._states.values() if state.is_due(now)][:_PER_BEAT]
+        due = [state for state in self._states.values() if state.is_due(now)]
+        due = sorted(due, key=lambda state: not state.is_dirty)[:_PER_BEAT]
         gate = asyncio.Semaphore(_AT_ONCE)
         async with asyncio.TaskGroup() as tasks:
             for state in due:

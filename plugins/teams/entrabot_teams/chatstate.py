@@ -12,7 +12,7 @@ from entrabot_teams.wire import Head
 
 GIVE_UP_SECONDS = 600.0
 KEPT_MESSAGES = 50
-LOOK_AGAIN = (2.0, 5.0, 15.0, 60.0)
+LOOK_AGAIN = (2.0, 5.0, 15.0)
 """Seconds after news at which a chat is read once more: an older message may become visible behind a newer one."""
 _LONGEST_PAUSE = 600.0
 _EAGER_SECONDS = 120.0

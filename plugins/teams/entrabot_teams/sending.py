@@ -1,7 +1,9 @@
 """Sending messages: checked before Graph sees them, and settled when the outcome of a send is unknown."""
 
+import asyncio
 import time
 from collections import deque
+from collections.abc import Coroutine
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, Literal
@@ -39,7 +41,7 @@ _SUMMARY = 300
 _REMEMBERED = 200
 _LOOKS = (0.0, 1.0, 3.0)
 _CLOCK_SLACK = timedelta(seconds=2)
-_AUDIT_SECONDS = 2.0
+_BOOK_SECONDS = 2.0
 
 ContentType = Literal["text", "html"]
 Mentions = list[dict[str, Any]]
@@ -118,25 +120,26 @@ class Sending:
         draft = await anyio.to_thread.run_sync(compose, message, content_type, mentions or [], prefix)
         with explained():
             message_id, sent_at = await self._deliver(chat_id, draft, me)
-        await self._remember(chat_id, message_id, draft, me)
-        created = moment(sent_at) or datetime.now(UTC)
-        self._waiting.sent(chat_id, created)
-        sent = {"message_id": message_id, "chat_id": chat_id, "sent_at": sent_at}
-        return sent | await self._reply(chat_id, message_id, created, ctx) if self._waiting.sends_wait else sent
+        try:
+            await _to_its_end(self._remember(chat_id, message_id, draft, me))
+            sent = {"message_id": message_id, "chat_id": chat_id, "sent_at": sent_at}
+            return sent | await self._reply(chat_id, moment(sent_at) or datetime.now(UTC), ctx)
+        except anyio.get_cancelled_exc_class():
+            with anyio.move_on_after(_BOOK_SECONDS, shield=True):
+                metadata = {"message_id": message_id, "wait": "cancelled"}
+                await self._host.records.audit(AUDIT_ACTION, chat_id, Outcome.SUCCESS, metadata)
+            raise
 
-    async def _reply(self, chat_id: str, message_id: str, created: datetime, ctx: ToolContext | None) -> dict[str, Any]:
-        """Wait for an answer. What fails or is cancelled here must not look like a send that failed."""
+    async def _reply(self, chat_id: str, created: datetime, ctx: ToolContext | None) -> dict[str, Any]:
+        """Wait for an answer where the host shows none. A failure here must not look like a send that failed."""
+        self._waiting.sent(chat_id, created)
+        if not self._waiting.sends_wait:
+            return {}
         try:
             return await self._waiting.after_send(chat_id, created, ctx)
         except EntrabotError as error:
             self._host.log.warning("waiting for a reply failed: %s", error.message)
             return {"_next_action": f"{NOT_WAITED} ({error.message})"}
-        except anyio.get_cancelled_exc_class():
-            with anyio.move_on_after(_AUDIT_SECONDS, shield=True):
-                await self._host.records.audit(
-                    AUDIT_ACTION, chat_id, Outcome.SUCCESS, {"message_id": message_id, "wait": "cancelled"}
-                )
-            raise
 
     async def _deliver(self, chat_id: str, draft: Draft, me: Principal) -> tuple[str, str]:
         """Send and return the message's id and time, also when only reading the chat back tells them."""
@@ -200,11 +203,23 @@ class Sending:
             content_ref=message_id,
         )
         for step in (
-            self._host.inbox.spoke(Conversation.chat(chat_id), message_id),
-            self._host.records.interaction(entry),
-            self._watched.add([chat_id]),
+            lambda: self._host.inbox.spoke(Conversation.chat(chat_id), message_id),
+            lambda: self._host.records.interaction(entry),
+            lambda: self._watched.add([chat_id]),
         ):
             try:
-                await step
+                await step()
             except EntrabotError as error:
                 self._host.log.warning("a sent message could not be written down: %s", error.message)
+
+
+async def _to_its_end(work: Coroutine[Any, Any, None]) -> None:
+    """Await ``work``; a cancellation meanwhile is passed on when it is done, or after `_BOOK_SECONDS`."""
+    task = asyncio.create_task(work)
+    try:
+        await asyncio.shield(task)
+    except asyncio.CancelledError:
+        with anyio.move_on_after(_BOOK_SECONDS, shield=True):
+            await asyncio.wait({task})
+        task.cancel()
+        raise

@@ -11,7 +11,6 @@ import anyio
 import pytest
 
 from entrabot_host.delivery import lease
-from entrabot_host.delivery.inbox import InboxFacet
 from entrabot_host.delivery.record import INSTALLATION_KEY, record_key
 from entrabot_host.errors import GraphForbidden, GraphUnavailable, StorageError
 from entrabot_host.host import Conversation
@@ -113,13 +112,40 @@ async def test_late_visible_edited_and_equal_times(one: Session, clock: Clock) -
     assert await one.deliver(late, message("1", at, "edited")) == (["3"], [])
 
 
-async def test_a_big_backlog_goes_in_batches_and_is_not_live(one: Session, clock: Clock) -> None:
-    messages = [message(f"{number:03}", clock.advance(10)) for number in range(45)]
+async def test_a_burst_goes_in_batches(one: Session, clock: Clock) -> None:
+    messages = [message(f"{number:03}", clock.advance(1)) for number in range(45)]
+    assert await one.deliver(*messages) == ([item.id for item in messages], [])
+    assert one.pipe.ids == [item.id for item in messages]
+    assert one.record().epoch == 3
+    assert {live for _, _, live in one.told} == {True}
+
+
+async def test_a_backlog_comes_as_one_digest_and_is_not_live(one: Session, clock: Clock) -> None:
+    messages = [message(f"{number:03}", clock.advance(10), f"text {number}", sender_name="Ann") for number in range(45)]
     handed, left = await one.deliver(*messages)
     assert handed == [item.id for item in messages]
     assert left == []
-    assert one.record().epoch == 3
+    assert one.record().epoch == 2
     assert [live for _, _, live in one.told] == [False] * 32 + [True] * 13
+    assert one.pipe.ids == [item.id for item in messages[31:]]
+    digest = one.pipe.contents[0]
+    assert one.pipe.pushed[0]["messages"] == "32"
+    assert one.pipe.pushed[0]["sponsor"] == "no"
+    assert "32 messages" in digest
+    assert "Ann (32)" in digest
+    assert "between 2026-11-30 12:00 UTC and 2026-11-30 12:05 UTC" in digest
+    assert "read_teams_messages" in digest
+    assert "text 31" in digest
+    assert "text 30" not in digest
+    assert await one.deliver(*messages) == ([], [])
+
+
+async def test_five_old_messages_are_no_backlog(one: Session, clock: Clock) -> None:
+    old = [message(str(number), clock.advance(1)) for number in range(5)]
+    clock.advance(3600)
+    assert await one.deliver(*old) == (["0", "1", "2", "3", "4"], [])
+    assert one.pipe.ids == ["0", "1", "2", "3", "4"]
+    assert {live for _, _, live in one.told} == {False}
 
 
 # --- where a chat starts -----------------------------------------------------------------------------------------
@@ -205,6 +231,8 @@ async def test_a_pipe_that_closes_half_way_keeps_the_rest(one: Session, new: New
     messages = [message(str(number), clock.advance(1)) for number in range(3)]
     assert await one.deliver(*messages) == (["0"], ["1", "2"])
     two = new()
+    assert await two.deliver(*messages) == ([], ["1", "2"])
+    clock.advance(8)
     assert await two.deliver(*messages) == (["1", "2"], [])
     assert two.pipe.repeated == []
 
@@ -326,9 +354,9 @@ async def test_another_sessions_live_lease_is_respected_until_it_runs_out(one: S
     assert await one.deliver(old) == (["1"], [])
     assert seen == [([], ["1"])]
     assert two.pipe.ids == []
-    assert [item.id for _, item in await two.inbox.unseen(5)] == ["1"]
+    assert [item.message.id for item in await two.inbox.unseen(5)] == ["1"]
     assert await two.deliver(old) == ([], [])
-    assert await two.inbox.unseen(5) == []
+    assert list(await two.inbox.unseen(5)) == []
 
 
 async def test_a_stalled_owner_is_fenced_stops_pushing_and_records_later(one: Session, new: New, clock: Clock) -> None:
@@ -346,7 +374,7 @@ async def test_a_stalled_owner_is_fenced_stops_pushing_and_records_later(one: Se
     assert one.pipe.ids == ["1"]
     assert two.pipe.repeated == ["1", "2"]
     assert await one.deliver(*messages) == ([], [])
-    assert set(one.record().ids) == {"1", "2"}
+    assert one.record().floor > messages[-1].created
 
 
 async def test_what_a_fenced_session_pushed_is_recorded_without_another_push(
@@ -414,11 +442,11 @@ async def test_a_sponsor_check_that_fails_delivers_nothing_and_one_that_is_forbi
         raise GraphForbidden("no permission", status=403)
 
     old = message("1", clock.advance(1))
-    one.inbox._hand_over.__dict__["sponsor_of"] = unavailable
+    one.inbox._judge.__dict__["sponsor_of"] = unavailable
     with pytest.raises(GraphUnavailable):
         await one.deliver(old)
     assert one.record().epoch == 0
-    one.inbox._hand_over.__dict__["sponsor_of"] = forbidden
+    one.inbox._judge.__dict__["sponsor_of"] = forbidden
     assert await one.deliver(old) == (["1"], [])
     assert one.pipe.pushed[0]["sponsor"] == "no"
 
@@ -446,30 +474,6 @@ async def test_sending_before_the_first_look_does_not_decide_where_a_chat_starts
     assert session.record().sent == ("mine",)
 
 
-async def test_a_wait_is_woken_by_what_was_handed_over_and_by_what_waits(one: Session, clock: Clock) -> None:
-    facet = InboxFacet("teams", one.inbox)
-    mark = clock.advance(1)
-    other = Conversation.chat("19:other")
-    await one.inbox.position(other, START)
-    found: dict[str, list[str]] = {}
-
-    async def wait(name: str, chat: Conversation | None) -> None:
-        found[name] = [item.id for item in await facet.wait(chat, mark, 30)]
-
-    with anyio.fail_after(20):
-        async with anyio.create_task_group() as group:
-            group.start_soon(wait, "this", CHAT)
-            group.start_soon(wait, "any", None)
-            group.start_soon(wait, "other", other)
-            await anyio.wait_all_tasks_blocked()
-            await one.deliver(message("old", mark), message("1", clock.advance(1)))
-            one.pipe.ready = False
-            await one.deliver(message("2", clock.advance(1)), chat=other)
-    assert (found["this"], found["other"], found["any"][0]) == (["1"], ["2"], "1")
-    assert [item.id for item in await facet.wait(None, mark, 0)] == ["1", "2"]
-    assert await facet.wait(CHAT, clock(), 0.01) == []
-
-
 async def test_a_wait_is_cancelled_at_once(one: Session, clock: Clock) -> None:
     with anyio.move_on_after(0.05) as scope:
         await one.inbox.wait(None, clock(), 600)
@@ -483,8 +487,12 @@ async def test_unseen_is_what_waits_oldest_first(one: Session, clock: Clock) -> 
     first, second, third = (message(str(number), clock.advance(1)) for number in range(3))
     await one.deliver(second, chat=mail)
     await one.deliver(first, third)
-    assert [(place, item.id) for place, item in await one.inbox.unseen(2)] == [(CHAT, "0"), (mail, "1")]
+    seen = await one.inbox.unseen(2)
+    assert [(item.conversation, item.message.id, item.sponsor) for item in seen] == [
+        (CHAT, "0", True),
+        (mail, "1", True),
+    ]
     one.pipe.ready = True
     await one.deliver(first, third)
-    assert [(place, item.id) for place, item in await one.inbox.unseen(9)] == [(mail, "1")]
+    assert [(item.conversation, item.message.id) for item in await one.inbox.unseen(9)] == [(mail, "1")]
     assert (one.folder / record_key(mail)).exists()

@@ -1,11 +1,13 @@
 """Who lives, told by the kernel."""
 
+import json
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from entrabot_host.delivery.claims import Kind
 from entrabot_host.delivery.sessions import Sessions
 
 REPOSITORY = Path(__file__).parents[3]
@@ -39,7 +41,7 @@ async def test_a_killed_process_is_dead_at_once_and_its_file_goes(tmp_path: Path
         child.kill()
         child.wait(30)
         assert not await me.alive(other)
-        assert [path.stem for path in (tmp_path / "sessions").iterdir()] == [me.id]
+        assert {path.stem for path in (tmp_path / "sessions").iterdir()} == {me.id}
     finally:
         child.kill()
         child.stdin.close()
@@ -70,3 +72,33 @@ async def test_strange_ids_are_dead_and_touch_nothing(tmp_path: Path, strange: s
     assert not await sessions.alive(strange)
     assert list(tmp_path.iterdir()) == []
     await sessions.aclose()
+
+
+async def test_others_learn_how_a_host_listens_and_when_that_changes(tmp_path: Path) -> None:
+    one, two = Sessions(tmp_path), Sessions(tmp_path)
+    one.introduce(Kind.ASSUMED, "claude-code")
+    await one.start()
+    assert await two.look(one.id) is Kind.ASSUMED
+    card = tmp_path / "sessions" / f"{one.id}.json"
+    assert json.loads(card.read_bytes()) == {"push": "assumed", "client": "claude-code"}
+    one.introduce(Kind.PROVEN, "claude-code")
+    assert one.outdated
+    await one.start()
+    assert not one.outdated
+    assert await two.look(one.id) is Kind.PROVEN
+    card.write_bytes(b"[")
+    assert await two.look(one.id) is Kind.ASSUMED
+    await one.aclose()
+    assert await two.look(one.id) is None
+    assert list((tmp_path / "sessions").iterdir()) == []
+    await two.aclose()
+
+
+async def test_a_session_of_another_machine_lives_for_ten_minutes_after_its_write(tmp_path: Path) -> None:
+    me = Sessions(tmp_path)
+    assert await me.look("1" * 32, 10.0) is None
+    me.shared = True
+    assert await me.look("1" * 32, 599.0) is Kind.ASSUMED
+    assert await me.look("1" * 32, 601.0) is None
+    assert await me.look("", 1.0) is None
+    await me.aclose()

@@ -58,7 +58,7 @@ async def observe(tool_name: str, args: dict, result: dict | None = None) -> str
         time.sleep(3600)
     seen += 1
     file.write(json.dumps([args["number"], result is not None]) + "\\n")
-    if kind == "dying" and seen == 40:
+    if kind.startswith("dying") and seen == 40:
         os._exit(1)
     return ""
 
@@ -220,7 +220,7 @@ def steady(folder: Path, plain: Server, calls: int) -> Table:
     table = Table(title=f"{OBSERVERS} observers, {calls} calls at {RATE:g} a second, milliseconds: median (95 %)")
     for column in ("observers", "not copied", "copied", "added at the median", "goal", "answers", "healthy ones got"):
         table.add_column(column, justify="left" if column == "observers" else "right")
-    for odd in ("", "hanging", "dying", "flooding", "slow to start"):
+    for odd in ("", "hanging", "dying and returning", "flooding", "slow to start"):
         with bench(folder, plain, odd or "healthy", odd) as made:
             result = made.paced(calls)
             healthy = range(made.kinds.count("healthy"))

@@ -109,7 +109,14 @@ def test_snippets_are_python(source: str) -> None:
     ast.parse(source)
 
 
-def test_every_tool_plugin_of_the_guide_has_a_test() -> None:
+def test_members_of_facets_that_are_named_exist() -> None:
+    kinds = {kind.__name__.lower(): kind for kind in FACETS[1:]}
+    named = set(re.findall(r"host\.(identity|graph|store|records|inbox|settings)\.(\w+)", guide()))
+    assert len(named) > 10
+    assert [f"{facet}.{name}" for facet, name in named if not hasattr(kinds[facet], name)] == []
+
+
+def test_every_plugin_of_the_guide_but_the_first_has_a_test() -> None:
     assert {name for name in PLUGINS if f"test_{name}" not in files()} == {"moon.py"}
 
 

@@ -126,3 +126,23 @@ async def test_copies_are_dropped_and_counted_when_the_relay_is_gone(caplog: pyt
         assert await copier.copied("greet", call)() == "done"
     assert caplog.text.count("dropped") == 1
     assert copier._dropped == 10
+
+
+async def test_errors_that_cannot_be_told_pass_unchanged(tmp_path: Path) -> None:
+    class Unspeakable(Exception):
+        def __str__(self) -> str:
+            raise RuntimeError("never")
+
+    observer = Observer(tmp_path / "observer")
+    copier = Copier(choice(config(tmp_path / "peers.json", {"observer": observer.entry})), LOG)
+
+    async def call() -> None:
+        raise Unspeakable
+
+    async with copier.running():
+        await until(lambda: copier.listening)
+        with pytest.raises(Unspeakable):
+            await copier.copied("fail", call)()
+        # Closing flushes what is held back, so both copies arrive without another call.
+    copies = await until(lambda: (copies := observer.copies())[1:] and copies)
+    assert copies[1]["result"] == {"value": "<not copied: RuntimeError>"}

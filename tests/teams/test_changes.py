@@ -19,7 +19,7 @@ from entrabot_teams.settings import TeamsSettings
 from entrabot_teams.waiting import Waiting
 from entrabot_teams.watching import WatchedChats
 
-from entrabot_host import Attribution, BatchRequest, GraphError, GraphResponse
+from entrabot_host import Attribution, BatchRequest, Conversation, GraphError, GraphResponse
 from entrabot_host.graph.client import GraphClient
 from tests.teams.parts import Clock, PlainHost, principal
 
@@ -504,6 +504,21 @@ async def test_in_a_person_s_name_only_watched_chats_are_heard(
     assert list(host.inbox.done) == [chats[2]]
     assert ("GET /v1.0/me/chats" in asked) is ordered
     assert len(asked) == 2
+
+
+async def test_in_a_person_s_name_his_own_words_are_heard_and_the_agent_s_are_not(
+    ear: Ear, host: PlainHost, sandbox: Sandbox
+) -> None:
+    """Both have the same object id: the agent's are told by its prefix, or by the ids that were sent."""
+    host.identity.principal = principal(sandbox.environment, Attribution.DELEGATED_HUMAN)
+    (chat,) = await many_chats(sandbox, 1)
+    await ear.watched.add([chat])
+    await sandbox.say("agent", "[EntraBot] by the agent", chat=chat)
+    card = await sandbox.say("agent", "a card of the agent", chat=chat)
+    await host.inbox.spoke(Conversation.chat(chat), card["id"])
+    await sandbox.say("agent", "by hand", chat=chat)
+    await ear.beat()
+    assert host.inbox.texts() == ["old 0", "by hand"]
 
 
 class CrowdedList:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import sys
+from typing import Any
 
 import pytest
 from entrabot_teams.text import html_to_text, mention_tags
+from entrabot_teams.wire import messages_of
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -67,3 +70,50 @@ def test_looking_for_tags_never_fails(html: str) -> None:
 def test_deep_nesting_needs_no_stack(piece: str) -> None:
     depth = sys.getrecursionlimit() * 5
     assert html_to_text(piece * depth + "end").endswith("end")
+
+
+# --- whole messages ---------------------------------------------------------------------------------------------------
+
+
+def message(content: str, *attachments: dict[str, Any]) -> str:
+    row = {
+        "id": "1",
+        "messageType": "message",
+        "createdDateTime": "2026-01-01T00:00:00Z",
+        "from": {"user": {"id": "alice"}},
+        "body": {"contentType": "html", "content": content},
+        "attachments": list(attachments),
+    }
+    (found,) = messages_of([row])
+    return found.text()
+
+
+def quotation(**content: Any) -> dict[str, Any]:
+    return {"id": "9", "contentType": "messageReference", "content": json.dumps({"messageId": "9", **content})}
+
+
+SENDER = {"user": {"displayName": "Bob\nB."}}
+
+
+@pytest.mark.parametrize(
+    ("attachment", "shown"),
+    [
+        (quotation(messagePreview="shall\nwe?", messageSender=SENDER), "[quote of Bob B.: shall we?]\nyes"),
+        (quotation(messagePreview="x" * 500), f"[quote: {'x' * 200}]\nyes"),
+        (quotation(messagePreview=None, messageSender=None), "yes"),
+        ({"id": "9", "contentType": "messageReference", "content": "{"}, "yes"),
+        (
+            {"id": "9", "contentType": "reference", "name": "plan.docx", "contentUrl": "https://x.example/p"},
+            "[file: plan.docx https://x.example/p]\nyes",
+        ),
+        ({"id": "9", "contentType": "application/vnd.microsoft.card.adaptive", "name": "Poll"}, "[card: Poll]\nyes"),
+        ({"id": "9", "contentType": "forwardedMessageReference"}, "[forwarded message]\nyes"),
+    ],
+)
+def test_attachments_and_quotations_are_told(attachment: dict[str, Any], shown: str) -> None:
+    assert message('<attachment id="9"></attachment><p>yes</p>', attachment) == shown
+
+
+def test_links_and_images_keep_their_addresses() -> None:
+    content = '<p>See <a href="https://x.example/a">this</a> <img src="https://graph.example/i/$value"></p>'
+    assert message(content) == "See this (https://x.example/a) [image: https://graph.example/i/$value]"

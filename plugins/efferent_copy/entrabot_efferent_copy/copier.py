@@ -5,27 +5,19 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import os
-import subprocess
-import sys
-import threading
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any, Final
 
 from entrabot_efferent_copy.channel import State, describe
 from entrabot_efferent_copy.peers import SINKS, Candidates, Choice, candidates, shown
 from entrabot_efferent_copy.redaction import failure, safe_copy
+from entrabot_efferent_copy.relay_process import RelayProcess
 from entrabot_host import Health, ToolCall, ToolResult
 
-BACKLOG_BYTES: Final = 32 * 1024 * 1024
-"""What may wait for a relay that does not read; more is dropped."""
 LARGEST_COPY: Final = 16 * 1024 * 1024
-HOLD_SECONDS: Final = 0.01
-"""How long copies are held back: a short call is answered before the relay and the observers want the processor."""
-END_SECONDS: Final = 0.3
-"""How long the end of the relay is waited for at shutdown. It ends by itself; see `entrabot_efferent_copy.relay`."""
 _FIRST_PAUSE = 1.0
 _LONGEST_PAUSE = 60.0
 _WARN_SECONDS = 60.0
@@ -41,7 +33,7 @@ class Copier:
         self._choice = choice
         self._log = log
         self._found: Candidates | None = None
-        self._relay: _Relay | None = None
+        self._relay: RelayProcess | None = None
         self._reports: dict[str, dict[str, Any]] = {}
         self._dropped = 0
         self._warned = 0.0
@@ -61,25 +53,25 @@ class Copier:
             try:
                 result = await call(**arguments)
             except BaseException as error:
-                self._end(begun, failure(error))
+                self._end(begun, partial(failure, error))
                 raise
-            self._end(begun, _data(result))
+            self._end(begun, partial(_data, result))
             return result
 
         return observed
 
     def _begin(self, tool_name: str, arguments: dict[str, Any]) -> bytes:
         """Send the first copy and return its JSON, open at its end: the arguments as they were before the call."""
-        head = b'{"tool_name":' + _json(tool_name) + b',"args":' + self._copy(arguments)
+        head = b'{"tool_name":' + _json(tool_name) + b',"args":' + self._copy(lambda: arguments)
         self._write(head + b"}\n")
         return head
 
-    def _end(self, begun: bytes, result: Any) -> None:
+    def _end(self, begun: bytes, result: Callable[[], Any]) -> None:
         self._write(begun + b',"result":' + self._copy(result) + b"}\n")
 
-    def _copy(self, value: dict[str, Any]) -> bytes:
+    def _copy(self, value: Callable[[], Any]) -> bytes:
         try:
-            return _json(safe_copy(value)[0])
+            return _json(safe_copy(value())[0])
         except Exception as error:  # a foreign object's own methods failed; that is no reason to fail the call
             self._warn(f"a part of a copy was left out: {describe(error)}")
             return _json({"value": f"<not copied: {type(error).__name__}>"})
@@ -106,7 +98,7 @@ class Copier:
         finally:
             self.listening = False
             owner.cancel()
-            await asyncio.gather(owner, return_exceptions=True)
+            await asyncio.wait({owner})
 
     async def _run(self) -> None:
         self._found = await asyncio.to_thread(candidates, self._choice)
@@ -122,7 +114,7 @@ class Copier:
 
     async def _relayed(self, found: Candidates) -> None:
         """Run one relay to its end. Raises when that end was its own."""
-        self._relay = relay = await _Relay.start()
+        self._relay = relay = await RelayProcess.start()
         try:
             level = logging.getLevelName(self._log.getEffectiveLevel())
             relay.write(_json({"peers": [peer.to_dict() for peer in found.peers], "level": level}) + b"\n")
@@ -204,104 +196,3 @@ def _data(result: Any) -> dict[str, Any]:
 def _json(value: Any) -> bytes:
     """Encode on one line. Halves of characters, which UTF-8 cannot hold, become question marks."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
-
-
-class _Relay:
-    """The relay's process and the pipes to it."""
-
-    def __init__(self, process: subprocess.Popen[bytes]) -> None:
-        self._process = process
-        self._reader = asyncio.StreamReader(limit=1024 * 1024)
-        self._words = _LastWords()
-        self._writer: asyncio.WriteTransport | None = None
-        self._held: list[bytes] = []
-        self._held_bytes = 0
-        self._readers: list[asyncio.ReadTransport] = []
-        self._gone = _Gone()
-
-    @classmethod
-    async def start(cls) -> _Relay:
-        relay = cls(_spawn())
-        await relay._connect()
-        return relay
-
-    async def _connect(self) -> None:
-        loop, process = asyncio.get_running_loop(), self._process
-        self._writer, _ = await loop.connect_write_pipe(lambda: self._gone, process.stdin)
-        self._writer.set_write_buffer_limits(BACKLOG_BYTES)
-        protocol = asyncio.StreamReaderProtocol(self._reader)
-        self._readers.append((await loop.connect_read_pipe(lambda: protocol, process.stdout))[0])
-        self._readers.append((await loop.connect_read_pipe(lambda: self._words, process.stderr))[0])
-
-    def write(self, line: bytes) -> bool:
-        """Have a line written soon; False if the relay is gone or too far behind."""
-        if self._writer is None or self._gone.lost:
-            return False
-        if self._writer.get_write_buffer_size() + self._held_bytes > BACKLOG_BYTES:
-            return False
-        if not self._held:
-            asyncio.get_running_loop().call_later(HOLD_SECONDS, self._flush)
-        self._held.append(line)
-        self._held_bytes += len(line)
-        return True
-
-    def _flush(self) -> None:
-        held, self._held, self._held_bytes = self._held, [], 0
-        if self._writer is not None and held and not self._writer.is_closing():
-            self._writer.write(b"".join(held))
-
-    async def lines(self) -> AsyncIterator[dict[str, Any]]:
-        """What the relay says, until it ends."""
-        while line := await self._reader.readline():
-            yield json.loads(line)
-
-    def last_words(self) -> str:
-        """The end of what it wrote to standard error: why it died."""
-        return self._words.text.decode("utf-8", "replace")
-
-    async def aclose(self) -> None:
-        """Let it end: it does so when its input ends."""
-        self._flush()
-        if self._writer is not None:
-            self._writer.close()
-        with suppress(TimeoutError):
-            async with asyncio.timeout(END_SECONDS):
-                while await self._reader.read(65536):
-                    pass
-        for transport in self._readers:
-            transport.close()
-        # Reaped by a thread: it may still be ending observers, which nobody needs to wait for.
-        threading.Thread(target=self._process.wait, name="efferent-copy:reaper", daemon=True).start()
-
-
-class _Gone(asyncio.Protocol):
-    """Notices that nobody reads any more."""
-
-    lost = False
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self.lost = True
-
-
-class _LastWords(asyncio.Protocol):
-    """Reads everything, so that the writer never waits, and keeps the end."""
-
-    text = b""
-
-    def data_received(self, data: bytes) -> None:
-        self.text = (self.text + data)[-500:]
-
-
-def _spawn() -> subprocess.Popen[bytes]:
-    """Start the relay, in a session of its own: what the terminal or the host sends to our group is not for it.
-
-    ``-P``: the working directory may be a stranger's, and no module of ours is to be found there.
-    """
-    return subprocess.Popen(
-        [sys.executable, "-P", "-m", "entrabot_efferent_copy.relay"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env=os.environ.copy(),
-        start_new_session=True,
-    )

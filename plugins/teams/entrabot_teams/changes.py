@@ -223,7 +223,7 @@ class ChangeSource:
         head, conversation, now = state.head, Conversation.chat(state.head.chat_id), self._now()
         position = await self._host.inbox.position(conversation, head.created)
         needed = asked or state.overflow or state.must_look_again(now)
-        state.begins(now, is_fresh=bool(head.preview_created and self._api.now() - head.preview_created < _FRESH))
+        state.begins(now, is_fresh=self._is_fresh(head))
         if not needed and _is_covered(head, position, me):
             state.seen = head.preview_id
             return
@@ -240,6 +240,11 @@ class ChangeSource:
         if state.settle(head, returned=returned, now=self._now(), beat=self._settings.poll_seconds):
             self._given_up += 1
             self._host.log.warning("a chat's list entry names a message that reading the chat never returned")
+
+    def _is_fresh(self, head: Head) -> bool:
+        """Whether somebody wrote within the last minute."""
+        written = head.preview_created if head.preview_sender else None
+        return written is not None and self._api.now() - written < _FRESH
 
     async def _offer_again(self, state: ChatState) -> None:
         """Hand over once more what no session took, without asking Graph."""

@@ -3,9 +3,10 @@
 import asyncio
 import time
 from collections import deque
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Annotated, Any, Literal
 
 import anyio
@@ -125,10 +126,17 @@ class Sending:
             sent = {"message_id": message_id, "chat_id": chat_id, "sent_at": sent_at}
             return sent | await self._reply(chat_id, moment(sent_at) or datetime.now(UTC), ctx)
         except anyio.get_cancelled_exc_class():
-            with anyio.move_on_after(_BOOK_SECONDS, shield=True):
+            await self._audit_cancelled(chat_id, message_id)
+            raise
+
+    async def _audit_cancelled(self, chat_id: str, message_id: str) -> None:
+        """Write down that the message went out although its call ends here."""
+        with anyio.move_on_after(_BOOK_SECONDS, shield=True):
+            try:
                 metadata = {"message_id": message_id, "wait": "cancelled"}
                 await self._host.records.audit(AUDIT_ACTION, chat_id, Outcome.SUCCESS, metadata)
-            raise
+            except EntrabotError as error:
+                self._host.log.warning("a sent message could not be audited: %s", error.message)
 
     async def _reply(self, chat_id: str, created: datetime, ctx: ToolContext | None) -> dict[str, Any]:
         """Wait for an answer where the host shows none. A failure here must not look like a send that failed."""
@@ -202,11 +210,12 @@ class Sending:
             action="send_teams_message",
             content_ref=message_id,
         )
-        for step in (
-            lambda: self._host.inbox.spoke(Conversation.chat(chat_id), message_id),
-            lambda: self._host.records.interaction(entry),
-            lambda: self._watched.add([chat_id]),
-        ):
+        steps: tuple[Callable[[], Awaitable[None]], ...] = (
+            partial(self._host.inbox.spoke, Conversation.chat(chat_id), message_id),
+            partial(self._host.records.interaction, entry),
+            partial(self._watched.add, [chat_id]),
+        )
+        for step in steps:
             try:
                 await step()
             except EntrabotError as error:

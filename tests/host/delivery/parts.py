@@ -1,5 +1,7 @@
 """A small world for delivery: a clock, a host that reads or does not, a store that fails on demand."""
 
+import asyncio
+import json
 import os
 import time
 from collections.abc import Callable
@@ -9,11 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from entrabot_host.delivery.capability import Capability
+from entrabot_host.delivery.cargo import CURRENT, Piece
 from entrabot_host.delivery.channel import ChannelClosed
 from entrabot_host.delivery.inbox import InboxService
 from entrabot_host.delivery.record import Record, parse, record_key
 from entrabot_host.errors import StorageError
-from entrabot_host.host import Conversation, Entry, Message, Sponsor
+from entrabot_host.host import Conversation, Entry, Message, Received, Sponsor
 from entrabot_host.storage.backend import MemoryBackend
 from entrabot_host.storage.local import LocalBackend
 
@@ -134,6 +137,23 @@ class Store:
         await self.inner.aclose()
 
 
+@dataclass
+class Result:
+    """What a call brought: what its wait returned, the block that rode along, and the pieces of its cargo."""
+
+    received: list[Received]
+    block: dict[str, Any]
+    pieces: list[Piece]
+
+    @property
+    def waited(self) -> list[str]:
+        return [one.message.id for one in self.received]
+
+    @property
+    def rode(self) -> list[str]:
+        return [entry["message_id"] for entry in self.block.get("_inbox", [])]
+
+
 class Session:
     """One server process with its host."""
 
@@ -143,6 +163,7 @@ class Session:
         self.client = client
         self.pipe = Pipe()
         self.store = Store(LocalBackend(folder))
+        self.carried: list[tuple[Piece, Message]] = []
         self.told: list[tuple[str, str, bool]] = []
         self.inbox = InboxService(
             backend_source=self.store.source,
@@ -166,6 +187,71 @@ class Session:
     async def deliver(self, *messages: Message, chat: Conversation = CHAT) -> tuple[list[str], list[str]]:
         delivery = await self.inbox.deliver(chat, messages, self.clock())
         return list(delivery.handed_over), list(delivery.left)
+
+    async def call(
+        self,
+        *,
+        wait: bool = False,
+        chat: Conversation | None = None,
+        after: datetime = START,
+        timeout: float = 0.0,
+        outcome: str = "shown",
+        **arguments: Any,
+    ) -> "Result":
+        """A tool call: it may wait, something may ride along, and then its result leaves or does not."""
+        cargo = self.inbox.load(arguments)
+        token = CURRENT.set(cargo)
+        try:
+            received = list(await self.inbox.wait(chat, after, timeout)) if wait else []
+            block = await self.inbox.ride(cargo) if self.inbox.riders() else ""
+        except BaseException:
+            cargo.lost()
+            raise
+        finally:
+            CURRENT.reset(token)
+        pieces = list(cargo.pieces)
+        self.inbox.answered(block)
+        if outcome == "shown":
+            self.carried += [(piece, message) for piece in pieces for message in piece.shown.messages]
+            cargo.shown()
+        else:
+            cargo.lost(in_doubt=outcome == "in doubt")
+        await self.quiet()
+        return Result(received, json.loads(block) if block else {}, pieces)
+
+    async def quiet(self) -> None:
+        """Wait until what became of calls is recorded."""
+        while running := [*self.inbox._chores._running]:
+            await asyncio.wait(running)
+
+    async def confirmations_are_written(self) -> None:
+        for key in [*self.inbox._chores._due]:
+            self.inbox._chores._fire(key)
+        await self.quiet()
+
+    @property
+    def handed(self) -> list[tuple[str, bool]]:
+        """What this host was handed under a claim, and whether it was marked as a repeat; pushes first."""
+        return self.pushed + [
+            (message.id, piece.shown.received.redelivered) for piece, message in self.carried if not piece.again
+        ]
+
+    @property
+    def pushed(self) -> list[tuple[str, bool]]:
+        if not self.inbox.pushes():
+            return []
+        return [(meta["message_id"], meta.get("redelivered") == "yes") for meta in self.pipe.pushed]
+
+    @property
+    def digested(self) -> list[str]:
+        """What was told of, which digests stand for among others."""
+        return [identifier for identifier, _, _ in self.told]
+
+    async def die(self) -> None:
+        """SIGKILL, as far as this process can tell: nothing is written any more, and the lock is free."""
+        self.store.broken = self.pipe.closed = True
+        self.inbox._chores._due.clear()
+        await self.close()
 
     async def close(self) -> None:
         await self.inbox.aclose()

@@ -15,14 +15,19 @@ from entrabot_host.errors import ConcurrencyError, StorageError
 from entrabot_host.host import Message
 from tests.host.delivery.parts import CHAT, Clock, Crash, Session, message
 
-SESSIONS = st.integers(0, 1)
+KINDS = [("on", ""), ("auto", "claude-code"), ("off", "")]
+SESSIONS = st.integers(0, len(KINDS) - 1)
 FAILURES = st.sampled_from(["refused", "landed", "landed, conflict", "conflict"])
 MORE = st.integers(1, 3)
 POINTS = st.sampled_from(["before write", "after write", "before push", "after push"])
+OUTCOMES = st.sampled_from(["shown", "lost", "in doubt"])
 
 
 class Delivery(RuleBasedStateMachine):
-    """Two processes on one folder. A dead one is followed by a new one."""
+    """Three processes on one folder: a host known to show pushes, one assumed to, and one that does not.
+
+    A dead one is followed by a new one of its kind.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -31,20 +36,21 @@ class Delivery(RuleBasedStateMachine):
         self.clock = Clock()
         self.messages: list[Message] = []
         self.all: list[Session] = []
-        self.crashes = 0
+        self.causes = 0
         self.sent: list[str] = []
 
-    def new(self) -> Session:
-        session = Session(Path(self.folder.name), self.clock)
+    def new(self, who: int) -> Session:
+        push, client = KINDS[who]
+        session = Session(Path(self.folder.name), self.clock, push, client)
         self.all.append(session)
         return session
 
     @initialize()
     def begin(self) -> None:
-        self.sessions = [self.new(), self.new()]
+        self.sessions = [self.new(who) for who in range(len(KINDS))]
         self.runner.run(self.sessions[0].inbox.position(CHAT, self.clock()))
 
-    @rule(seconds=st.integers(1, 400))
+    @rule(seconds=st.integers(1, 200))
     def time_passes(self, seconds: int) -> None:
         self.clock.advance(seconds)
 
@@ -62,8 +68,17 @@ class Delivery(RuleBasedStateMachine):
     def deliver(self, who: int) -> None:
         self.attempt(who)
 
-    @rule(who=SESSIONS, failure=FAILURES, at=st.integers(0, 2), more=MORE)
-    def deliver_with_a_failing_write(self, who: int, failure: str, at: int, more: int) -> None:
+    @rule(who=SESSIONS, wait=st.booleans(), outcome=OUTCOMES, named=st.booleans())
+    def call(self, who: int, wait: bool, outcome: str, named: bool) -> None:
+        """A result that may have left gives cause for a repeat, whether it is marked or not."""
+        self.causes += outcome == "in doubt"
+        arguments = {"message_id": self.messages[-1].id} if named and self.messages else {}
+        self.attempt(who)
+        with suppress(StorageError):
+            self.runner.run(self.sessions[who].call(wait=wait, outcome=outcome, **arguments))
+
+    @rule(who=SESSIONS, failure=FAILURES, at=st.integers(0, 2), more=MORE, calling=st.booleans())
+    def hand_over_with_a_failing_write(self, who: int, failure: str, at: int, more: int, calling: bool) -> None:
         self.messages_appear(0, more)
         store = self.sessions[who].store
         countdown = [at]
@@ -77,6 +92,8 @@ class Delivery(RuleBasedStateMachine):
         store.before_write = lambda key: hook("before")
         store.after_write = lambda key: hook("after")
         self.attempt(who)
+        if calling:
+            self.runner.run(self.sessions[who].call(wait=True))
         store.before_write = store.after_write = None
 
     @rule(who=SESSIONS, point=POINTS, at=st.integers(0, 1), more=MORE)
@@ -98,6 +115,11 @@ class Delivery(RuleBasedStateMachine):
         else:
             setattr(session.pipe, where, hook)
         self.attempt(who)
+        session.store.before_write = session.store.after_write = None
+        self.replace(who)
+
+    @rule(who=SESSIONS)
+    def die(self, who: int) -> None:
         self.replace(who)
 
     @rule(who=SESSIONS, at=st.integers(0, 2), more=MORE)
@@ -123,76 +145,93 @@ class Delivery(RuleBasedStateMachine):
         identifier = f"own{len(self.sent)}"
         self.sent.append(identifier)
         self.runner.run(self.sessions[who].inbox.spoke(CHAT, identifier))
-        own = message(identifier, self.clock.advance(1))
-        self.messages.append(own)
+        self.messages.append(message(identifier, self.clock.advance(1)))
 
     @rule(who=SESSIONS)
     def records_are_forgotten(self, who: int) -> None:
         self.sessions[who].inbox.forget_records()
 
-    @precondition(lambda self: len(self.messages) > 2)
     @rule(who=SESSIONS)
-    def both_at_once(self, who: int) -> None:
+    def confirmations_are_written(self, who: int) -> None:
+        self.runner.run(self.sessions[who].confirmations_are_written())
+
+    @precondition(lambda self: len(self.messages) > 2)
+    @rule(calling=st.booleans())
+    def all_at_once(self, calling: bool) -> None:
         async def race() -> None:
-            await asyncio.gather(*(session.deliver(*self.messages) for session in self.sessions))
+            work = [session.deliver(*self.messages) for session in self.sessions]
+            calls = [session.call(wait=True) for session in self.sessions] if calling else []
+            await asyncio.gather(*work, *calls)
 
         self.runner.run(race())
 
     @invariant()
-    def repeats_are_marked_and_have_a_cause(self) -> None:
-        seen: set[str] = set()
+    def one_session_is_handed_a_message_once(self) -> None:
+        if self.causes:
+            return
         for session in self.all:
-            ids = session.pipe.ids
-            assert len(ids) == len(set(ids)), "one session pushed a message twice"
-        for meta in self.pushes():
-            if meta["message_id"] in seen:
-                assert meta.get("redelivered") == "yes", meta
-            seen.add(meta["message_id"])
-        repeats = len(self.pushes()) - len(seen)
-        assert repeats == 0 or self.crashes
-        assert not [meta for meta in self.pushes() if meta.get("redelivered") == "yes"] or self.crashes
-        assert not seen & set(self.sent)
+            ids = [identifier for identifier, _ in session.handed]
+            assert len(ids) == len(set(ids))
+
+    @invariant()
+    def repeats_are_marked_and_have_a_cause(self) -> None:
+        handed = [one for session in self.all for one in session.handed]
+        unmarked = [identifier for identifier, marked in handed if not marked]
+        assert len(unmarked) == len(set(unmarked))
+        assert self.causes or not any(marked for _, marked in handed)
+        assert not {identifier for identifier, _ in handed} & set(self.sent)
 
     @invariant()
     def the_floor_covers_only_what_was_handed_over(self) -> None:
         if not (Path(self.folder.name) / record_key(CHAT)).exists():
             return
         record = self.all[0].record()
-        done = {meta["message_id"] for meta in self.pushes()} | set(self.sent)
+        done = {identifier for session in self.all for identifier, _ in self.seen(session)} | set(self.sent)
         for item in self.messages:
             if item.created <= record.floor:
                 assert item.id in done
         assert all(created > record.floor for created in record.ids.values())
+        assert all(created > record.floor for times in record.unconfirmed.values() for created in times.values())
 
-    def pushes(self) -> list[dict[str, str]]:
-        """All pushes; within one session in order, sessions in the order of their starts."""
-        return sorted(
-            (meta for session in self.all for meta in session.pipe.pushed), key=lambda meta: meta.get("redelivered", "")
-        )
+    def seen(self, session: Session) -> list[tuple[str, bool]]:
+        """What a host was handed, a digest opened into what it stands for."""
+        return session.handed + [(identifier, True) for identifier in session.digested]
 
     def attempt(self, who: int) -> None:
         with suppress(StorageError, Crash):
             self.runner.run(self.sessions[who].deliver(*self.messages))
 
     def replace(self, who: int) -> None:
-        self.crashes += 1
-        self.runner.run(self.sessions[who].close())
-        self.sessions[who] = self.new()
+        self.causes += 1
+        self.runner.run(self.sessions[who].die())
+        self.sessions[who] = self.new(who)
+
+    async def finish(self) -> None:
+        for _ in range(3):
+            for session in self.sessions:
+                session.pipe.ready = True
+                self.clock.advance(70)
+                await session.deliver(*self.messages)
+                await session.call()
+                await session.call()
 
     def teardown(self) -> None:
-        for session in getattr(self, "sessions", []):
-            session.pipe.ready = True
-            self.runner.run(session.deliver(*self.messages))
-            self.runner.run(session.deliver(*self.messages))
-        handed = {meta["message_id"] for meta in self.pushes()}
-        lost = {item.id for item in self.messages} - handed - set(self.sent)
-        self.repeats_are_marked_and_have_a_cause()
-        self.the_floor_covers_only_what_was_handed_over()
-        for session in self.all:
-            self.runner.run(session.close())
-        self.runner.close()
-        self.folder.cleanup()
-        assert not lost
+        try:
+            if hasattr(self, "sessions"):
+                self.runner.run(self.finish())
+                seen = {identifier for session in self.all for identifier, _ in self.seen(session)}
+                lost = {item.id for item in self.messages} - seen - set(self.sent)
+                assert not lost
+                self.repeats_are_marked_and_have_a_cause()
+                self.the_floor_covers_only_what_was_handed_over()
+                for session in self.sessions:
+                    self.runner.run(session.confirmations_are_written())
+                assert self.all[0].record().unconfirmed == {}
+        finally:
+            for session in self.all:
+                self.runner.run(session.close())
+            self.runner.close()
+            self.folder.cleanup()
 
 
 TestDelivery = Delivery.TestCase

@@ -91,7 +91,7 @@ class Application:
         for note in notes:
             log.warning("%s", note)
         if self.selection.strict and (first := next(iter(problems), None)) is not None:
-            raise PluginError(str(first), remedy="Mend or remove the plugin, or unset ENTRABOT_STRICT_PLUGINS.")
+            raise PluginError(f"{first}.", remedy="Mend or remove the plugin, or unset ENTRABOT_STRICT_PLUGINS.")
 
 
 def version() -> str:

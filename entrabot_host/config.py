@@ -113,7 +113,8 @@ def _variables(field_name: str, info: FieldInfo, owner: str) -> list[str]:
         return [alias]
     if alias is not None and hasattr(alias, "choices"):
         return [choice for choice in alias.choices if isinstance(choice, str)]
-    return [f"{PREFIX}{owner.upper()}_{field_name.upper()}" if owner else f"{PREFIX}{field_name.upper()}"]
+    place = f"{owner.upper().replace('-', '_')}_" if owner else ""
+    return [f"{PREFIX}{place}{field_name.upper()}"]
 
 
 def _input_key(field_name: str, info: FieldInfo) -> str:

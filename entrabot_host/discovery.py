@@ -26,6 +26,8 @@ STRICT = "ENTRABOT_STRICT_PLUGINS"
 READ_ONLY = "ENTRABOT_READ_ONLY"
 FILES = "ENTRABOT_PLUGIN_FILES"
 HOST = "host"
+RESERVED = frozenset({HOST, "agent-user"})
+"""Names of the host's own plugins."""
 
 
 class Status(StrEnum):
@@ -123,7 +125,10 @@ def _names(text: str) -> frozenset[str]:
 
 
 def installed_plugins(files: Sequence[Path] = ()) -> list[Installed]:
-    """List the plugins of this environment, and those in ``files``, by name, importing none of them."""
+    """List the plugins of this environment, and those in ``files``, by name, importing none of them.
+
+    A file takes the place of an installed plugin of its name: it is what its author is working on.
+    """
     from importlib_metadata import entry_points
 
     found = [
@@ -134,6 +139,7 @@ def installed_plugins(files: Sequence[Path] = ()) -> list[Installed]:
             load=point.load,
         )
         for point in entry_points(group=GROUP)
+        if point.name not in {path.stem for path in files}
     ]
     found += [Installed(path.stem, str(path), "", partial(_load_file, path)) for path in files]
     return sorted(found, key=lambda plugin: (plugin.name, plugin.distribution))
@@ -152,7 +158,7 @@ def _load_file(path: Path) -> object:
 
 def unknown_names(chosen: Selection, installed: Iterable[Installed]) -> list[str]:
     """Names in the allow list that no installed plugin has: most likely a typing error, so the operator is told."""
-    return sorted((chosen.allow or frozenset()) - {plugin.name for plugin in installed} - {HOST})
+    return sorted((chosen.allow or frozenset()) - {plugin.name for plugin in installed} - RESERVED)
 
 
 def load_plugins(installed: Sequence[Installed], chosen: Selection) -> tuple[list[Loaded], list[Problem]]:
@@ -163,7 +169,7 @@ def load_plugins(installed: Sequence[Installed], chosen: Selection) -> tuple[lis
     for plugin in installed:
         if not chosen.wants(plugin.name):
             continue
-        if plugin.name == HOST or copies[plugin.name] > 1:
+        if plugin.name in RESERVED or copies[plugin.name] > 1:
             problems.append(Problem(plugin, "selection", _name_clash(plugin, installed)))
             continue
         try:
@@ -180,7 +186,7 @@ def failed(plugin: Installed, step: str, error: BaseException) -> Problem:
 
 
 def _name_clash(plugin: Installed, installed: Sequence[Installed]) -> str:
-    if plugin.name == HOST:
-        return f"the name {HOST!r} is reserved"
+    if plugin.name in RESERVED:
+        return f"the name {plugin.name!r} is reserved"
     rivals = ", ".join(other.distribution for other in installed if other.name == plugin.name)
     return f"several distributions offer a plugin of this name: {rivals}; uninstall all but one"

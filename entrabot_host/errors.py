@@ -20,7 +20,7 @@
     │   ├── GraphNotFound             404
     │   ├── GraphForbidden            403
     │   ├── GraphThrottled            429, after all waiting
-    │   └── GraphUnavailable          no answer, or 5xx, after all retries; `sent` says what is known
+    │   └── GraphUnavailable          no answer, or 5xx, after all retries; `outcome_unknown` says what is known
     ├── StorageError
     │   └── ConcurrencyError          a conditional write met a newer version
     └── PluginError                   a plugin broke the contract; names the plugin

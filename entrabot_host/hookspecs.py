@@ -1,7 +1,9 @@
 """The hook specifications: the contract between the host and its plugins.
 
 All hooks are synchronous, do no I/O and run once, at assembly. What must happen later is returned as an async
-callable. The facets of ``host`` other than ``settings``, ``log`` and ``store.own`` raise `NotStarted` while hooks run.
+callable. In hooks only ``plugin``, ``settings``, ``log``, ``shared`` and ``store.own`` of ``host`` may be used; the rest
+raises `NotStarted`.
+
 The host's own contributions come first, then plugins in the order of their names. A plugin that raises from any hook
 contributes nothing at all: it is quarantined and named, and the server starts without it.
 """
@@ -112,7 +114,7 @@ def body_state(host: Host) -> Mapping[str, Callable[[], Awaitable[Any]]]:
 
 @hookspec
 def health_checks(host: Host) -> Iterable[HealthCheck]:
-    """Return checks for ``entrabot doctor`` and ``whoami``.
+    """Return checks for ``whoami``.
 
     Example::
 

@@ -1,7 +1,7 @@
 """`Host`, handed to each plugin bound to that plugin: small facets, each one subject.
 
-This is the public API that plugin authors write against. Facets other than ``settings``, ``log`` and ``store.own``
-raise `NotStarted` during assembly.
+This is the public API that plugin authors write against. During assembly ``plugin``, ``settings``, ``log``, ``shared``
+and ``store.own`` may be used; everything else raises `NotStarted`.
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ class Health:
 
 @dataclass(frozen=True)
 class HealthCheck:
-    """A named check for ``entrabot doctor`` and ``whoami``. It should end within seconds; the host cuts it off."""
+    """A named check for ``whoami``. It should end within seconds; the host cuts it off."""
 
     name: str
     run: Callable[[], Awaitable[Health]]

@@ -14,7 +14,7 @@ from typing import Any
 from entrabot_host.application import DISTRIBUTION, Application
 from entrabot_host.assembly import AssembledTool, Contribution
 from entrabot_host.config import load_config
-from entrabot_host.discovery import FILES, Installed, Problem, Selection, Status
+from entrabot_host.discovery import FILES, STRICT, Installed, Problem, Selection, Status
 from entrabot_host.errors import EntrabotError
 from entrabot_host.failures import KEY, Failure, parse
 from entrabot_host.listing import cost
@@ -35,7 +35,7 @@ class PluginsCommand:
 
     def run(self, arguments: argparse.Namespace) -> int:
         """Print the list."""
-        flags = {FILES: os.pathsep.join(arguments.plugin)}
+        flags = {FILES: os.pathsep.join(arguments.plugin), STRICT: "0"}  # what is broken is to be shown
         application = Application(load_config(flags, env_file=arguments.env_file))
         report = describe(application)
         if arguments.json:

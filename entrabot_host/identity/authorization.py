@@ -19,6 +19,9 @@ from entrabot_host.identity.session import Session
 from entrabot_host.identity.speakers import Speaker, TooMuchToRead, addresses_of, is_member, speakers_since
 from entrabot_host.identity.sponsors import SponsorDirectory
 
+_MOMENT = 1.0
+"""Seconds in which the binding of a message that was just pushed may still come."""
+
 
 @dataclass(frozen=True)
 class Grant:
@@ -61,7 +64,7 @@ class Authorizer:
         sponsors = await self._directory.named(requester_email)
         if not sponsors:
             raise RequesterNotSponsorError("The requester's address belongs to no sponsor of this agent.")
-        sponsor, binding = self._bound(sponsors, conversation)
+        sponsor, binding = await self._bound_in_a_moment(sponsors, conversation)
         await self._check_member(sponsor, conversation)
         if beneficiary.strip():
             await self._check_beneficiary(sponsor, binding, beneficiary)
@@ -71,6 +74,15 @@ class Authorizer:
         if self._granted:
             await self._granted(grant)
         return grant
+
+    async def _bound_in_a_moment(
+        self, sponsors: Sequence[Sponsor], conversation: Conversation
+    ) -> tuple[Sponsor, Binding]:
+        try:
+            return self._bound(sponsors, conversation)
+        except (NoActiveSponsorChannelError, SponsorChannelMismatchError):
+            await self._bindings.next(_MOMENT)
+            return self._bound(sponsors, conversation)
 
     def _bound(self, sponsors: Sequence[Sponsor], conversation: Conversation) -> tuple[Sponsor, Binding]:
         """Choose among sponsors who share the address the one who spoke here."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -31,6 +33,7 @@ class Bindings:
         self._ttl = timedelta(seconds=ttl)
         self._now = now
         self._last: dict[str, Binding] = {}
+        self._minted = asyncio.Event()
 
     def mint(self, sponsor: Sponsor, conversation: Conversation, message_id: str, created: datetime) -> None:
         """Record that the agent was handed this message of the sponsor. Mail proves no sender and binds nothing.
@@ -44,6 +47,17 @@ class Bindings:
         last = self._last.get(sponsor.object_id)
         if last is None or last.created <= created:
             self._last[sponsor.object_id] = Binding(sponsor.object_id, conversation, message_id, created)
+            self._minted.set()
+            self._minted = asyncio.Event()
+
+    async def next(self, seconds: float) -> None:
+        """Wait until another binding is minted, at most so long.
+
+        A message is pushed before it binds, so a model that acts on it at once may be a moment too early.
+        """
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._minted.wait()
 
     def live(self, sponsor_id: str) -> Binding | None:
         """Return the sponsor's binding while it counts. One from the future is in doubt and does not."""

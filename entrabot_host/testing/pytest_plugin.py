@@ -57,7 +57,8 @@ def entrabot(entrabot_era: str, tmp_path: Path) -> Serve:
 
     Plugins are names of installed ones, or modules or objects with hook implementations. State, logs and audit go to
     the test's own temporary folder. Without a tenant nobody is signed in, but tools that change something can be
-    called. On leaving, a task, thread or process that the server left behind is a failure.
+    called. A plugin that would be quarantined raises at once (``ENTRABOT_STRICT_PLUGINS`` is 1 unless ``settings`` say
+    otherwise). On leaving, a task, thread or process that the server left behind is a failure.
     """
 
     @asynccontextmanager
@@ -71,10 +72,18 @@ def entrabot(entrabot_era: str, tmp_path: Path) -> Serve:
         from entrabot_host.testing.leaks import Census, settled
         from entrabot_host.testing.memory import served
 
-        environment = {**(tenant.environment if tenant else _NO_TENANT), **_folders(tmp_path), **(settings or {})}
+        environment = {
+            **(tenant.environment if tenant else _NO_TENANT),
+            **_folders(tmp_path),
+            "ENTRABOT_STRICT_PLUGINS": "1",
+            **(settings or {}),
+        }
         census = Census()
-        async with served(plugins, environment, mode=entrabot_era, name=client_name, clock=clock) as agent:
-            yield agent
+        try:
+            async with served(plugins, environment, mode=entrabot_era, name=client_name, clock=clock) as agent:
+                yield agent
+        except BaseExceptionGroup as group:  # the SDK's client wraps whatever ends it, a failed assertion included
+            raise _only(group) from None
         await settled(census)
 
     return serve
@@ -89,6 +98,13 @@ def entrabot_audit(tmp_path: Path) -> Callable[[], list[dict[str, Any]]]:
         return [json.loads(line) for file in files for line in file.read_text(encoding="utf-8").splitlines()]
 
     return lines
+
+
+def _only(error: BaseException) -> BaseException:
+    """Unwrap groups of one."""
+    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    return error
 
 
 def _folders(folder: Path) -> dict[str, str]:

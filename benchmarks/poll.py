@@ -104,9 +104,10 @@ class Server:
 
 
 async def arrange(sandbox: Sandbox, size: int) -> list[str]:
-    """Start over with that many chats; return their ids."""
+    """Start over with that many chats, in which nothing was written for an hour; return their ids."""
     await sandbox.clear_faults()
     await sandbox.reset()
+    await sandbox.set_clock(-3_600)
     gate = asyncio.Semaphore(16)
 
     async def make(number: int) -> str:
@@ -115,6 +116,7 @@ async def arrange(sandbox: Sandbox, size: int) -> list[str]:
             return str(chat["id"])
 
     chats = await asyncio.gather(*(make(number) for number in range(size)))
+    await sandbox.set_clock(0)
     await sandbox.fault("latency", path="/v1.0/**", seconds=LATENCY)
     return chats
 

@@ -1,8 +1,8 @@
 """The hook specifications: the contract between the host and its plugins.
 
 All hooks are synchronous, do no I/O and run once, at assembly. What must happen later is returned as an async
-callable. In hooks only ``plugin``, ``settings``, ``log``, ``shared`` and ``store.own`` of ``host`` may be used; the rest
-raises `NotStarted`.
+callable. In hooks only ``plugin``, ``settings``, ``log``, ``shared`` and ``store.own`` of ``host`` may be used; others
+raise `NotStarted`.
 
 The host's own contributions come first, then plugins in the order of their names. A plugin that raises from any hook
 contributes nothing at all: it is quarantined and named, and the server starts without it.

@@ -37,7 +37,8 @@ class TenantChild:
             raise SettingsError(
                 "No sandbox tenant is installed.", remedy="Install it: pip install 'entrabot-host[sandbox]'."
             )
-        command = [sys.executable, "-m", "entrabot_host.cli.main", COMMAND, "--json"]
+        # -P: the working directory is the MCP host's choice, and nothing of it may be imported.
+        command = [sys.executable, "-P", "-m", "entrabot_host.cli.main", COMMAND, "--json"]
         return cls(subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE))  # noqa: S603 - our own command
 
     def describe(self) -> dict[str, Any]:

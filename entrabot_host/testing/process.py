@@ -23,7 +23,7 @@ async def launched(
 ) -> AsyncIterator[Agent]:
     """Launch the server with these settings and connect to it as the host ``name``."""
     parameters = StdioServerParameters(
-        command=sys.executable, args=["-m", "entrabot_host.main", *arguments], env=dict(environment)
+        command=sys.executable, args=["-P", "-m", "entrabot_host.main", *arguments], env=dict(environment)
     )
     channel = Channel()
     transport = stdio_client(parameters, errlog=errlog or sys.stderr)

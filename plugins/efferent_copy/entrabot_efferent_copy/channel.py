@@ -70,6 +70,9 @@ class Channel:
     A session has ``async call_tool(name, payload)``. Any exception from it is a failed delivery; one that is a
     `ConnectionError` also ends the session, and that copy is sent once more over the next. All methods belong to the
     event loop that called `start`.
+
+    Copies are sent one at a time: over streamable HTTP, and by a peer that runs its tools in threads, several at once
+    could be seen in another order. It costs little, since most of the time of a copy is the peer's own.
     """
 
     def __init__(

@@ -14,7 +14,8 @@ import json
 import logging
 import os
 import signal
-from collections.abc import Coroutine, Iterable
+import threading
+from collections.abc import Callable, Coroutine, Iterable
 from contextlib import suppress
 from typing import Any, BinaryIO, Final
 
@@ -28,6 +29,8 @@ NICENESS: Final = 5
 """How much the relay and the observers it starts give way to the server when the processors are busy."""
 GRACE_SECONDS: Final = 0.5
 """How long observers may take to end by themselves after that."""
+LAST_SECONDS: Final = 2.0
+"""When the relay ends at the latest, counted from the end of its input."""
 
 
 class RelayLoop(asyncio.SelectorEventLoop):
@@ -127,8 +130,8 @@ async def _for_a_while(work: Iterable[Coroutine[Any, Any, None]], seconds: float
         await asyncio.wait(tasks, timeout=seconds)
 
 
-async def relay(lines: asyncio.StreamReader, output: Output) -> None:
-    """Serve until the lines end."""
+async def relay(lines: asyncio.StreamReader, output: Output, ending: Callable[[], None]) -> None:
+    """Serve until the lines end; then say so with ``ending`` and close."""
     from entrabot_efferent_copy.peers import Peer
 
     first = json.loads(await lines.readline())
@@ -137,7 +140,20 @@ async def relay(lines: asyncio.StreamReader, output: Output) -> None:
     while line := await lines.readline():
         observers.put(json.loads(line), len(line))
         await asyncio.sleep(0)  # lines that are there already are read without waiting
+    ending()
     await observers.aclose()
+
+
+def _end_for_certain(loop: RelayLoop) -> None:
+    """Whatever goes wrong in closing, nobody is left to notice a relay that stays: a thread ends it."""
+
+    def end() -> None:
+        loop.kill_processes()
+        os._exit(0)
+
+    timer = threading.Timer(LAST_SECONDS, end)
+    timer.daemon = True
+    timer.start()
 
 
 def _set_up_logging(output: Output, level: str) -> None:
@@ -155,7 +171,7 @@ async def _main(loop: RelayLoop, output: Output) -> None:
     source = os.fdopen(0, "rb", buffering=0, closefd=False)
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), source)
     with suppress(ConnectionError, asyncio.IncompleteReadError):
-        await relay(reader, output)
+        await relay(reader, output, lambda: _end_for_certain(loop))
 
 
 def main() -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from entrabot_host.delivery.capability import Capability
-from entrabot_host.delivery.cargo import CURRENT, Piece
+from entrabot_host.delivery.cargo import CURRENT, Cargo, Piece
 from entrabot_host.delivery.channel import ChannelClosed
 from entrabot_host.delivery.inbox import InboxService
 from entrabot_host.delivery.record import Record, parse, record_key
@@ -188,17 +188,22 @@ class Session:
         delivery = await self.inbox.deliver(chat, messages, self.clock())
         return list(delivery.handed_over), list(delivery.left)
 
-    async def call(
+    async def call(self, *, outcome: str = "shown", **how: Any) -> "Result":
+        """A whole tool call."""
+        result, cargo = await self.call_begins(**how)
+        await self.call_ends(cargo, outcome)
+        return result
+
+    async def call_begins(
         self,
         *,
         wait: bool = False,
         chat: Conversation | None = None,
         after: datetime = START,
         timeout: float = 0.0,
-        outcome: str = "shown",
         **arguments: Any,
-    ) -> "Result":
-        """A tool call: it may wait, something may ride along, and then its result leaves or does not."""
+    ) -> "tuple[Result, Cargo]":
+        """A tool call up to its result: it may wait, and something may ride along."""
         cargo = self.inbox.load(arguments)
         token = CURRENT.set(cargo)
         try:
@@ -209,15 +214,17 @@ class Session:
             raise
         finally:
             CURRENT.reset(token)
-        pieces = list(cargo.pieces)
         self.inbox.answered(block)
+        return Result(received, json.loads(block) if block else {}, list(cargo.pieces)), cargo
+
+    async def call_ends(self, cargo: Cargo, outcome: str = "shown") -> None:
+        """The result leaves, or it does not, or nobody knows."""
         if outcome == "shown":
-            self.carried += [(piece, message) for piece in pieces for message in piece.shown.messages]
+            self.carried += [(piece, message) for piece in cargo.pieces for message in piece.shown.messages]
             cargo.shown()
         else:
             cargo.lost(in_doubt=outcome == "in doubt")
         await self.quiet()
-        return Result(received, json.loads(block) if block else {}, pieces)
 
     async def quiet(self) -> None:
         """Wait until what became of calls is recorded."""

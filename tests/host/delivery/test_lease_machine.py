@@ -10,6 +10,8 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from entrabot_host.delivery import lease
+from entrabot_host.delivery.cargo import Cargo
 from entrabot_host.delivery.record import record_key
 from entrabot_host.errors import ConcurrencyError, StorageError
 from entrabot_host.host import Message
@@ -36,6 +38,7 @@ class Delivery(RuleBasedStateMachine):
         self.clock = Clock()
         self.messages: list[Message] = []
         self.all: list[Session] = []
+        self.calls: list[tuple[Session, Cargo]] = []
         self.causes = 0
         self.sent: list[str] = []
 
@@ -50,9 +53,11 @@ class Delivery(RuleBasedStateMachine):
         self.sessions = [self.new(who) for who in range(len(KINDS))]
         self.runner.run(self.sessions[0].inbox.position(CHAT, self.clock()))
 
-    @rule(seconds=st.integers(1, 200))
+    @rule(seconds=st.sampled_from([1, 10, 70, 400]))
     def time_passes(self, seconds: int) -> None:
         self.clock.advance(seconds)
+        stalled = seconds > lease.LEASE_SECONDS and self.calls
+        self.causes += bool(stalled)  # who carries something for so long is overtaken
 
     @rule(how_late=st.integers(0, 200), more=MORE)
     def messages_appear(self, how_late: int, more: int) -> None:
@@ -68,14 +73,23 @@ class Delivery(RuleBasedStateMachine):
     def deliver(self, who: int) -> None:
         self.attempt(who)
 
-    @rule(who=SESSIONS, wait=st.booleans(), outcome=OUTCOMES, named=st.booleans())
-    def call(self, who: int, wait: bool, outcome: str, named: bool) -> None:
-        """A result that may have left gives cause for a repeat, whether it is marked or not."""
-        self.causes += outcome == "in doubt"
+    @rule(who=SESSIONS, wait=st.booleans(), named=st.booleans(), more=st.integers(0, 2))
+    def call_begins(self, who: int, wait: bool, named: bool, more: int) -> None:
+        self.messages_appear(0, more)
         arguments = {"message_id": self.messages[-1].id} if named and self.messages else {}
+        session = self.sessions[who]
         self.attempt(who)
-        with suppress(StorageError):
-            self.runner.run(self.sessions[who].call(wait=wait, outcome=outcome, **arguments))
+        _, cargo = self.runner.run(session.call_begins(wait=wait, **arguments))
+        self.calls.append((session, cargo))
+
+    @precondition(lambda self: self.calls)
+    @rule(which=st.integers(0, 5), outcome=OUTCOMES)
+    def call_ends(self, which: int, outcome: str) -> None:
+        """A result that may have left gives cause for a repeat."""
+        session, cargo = self.calls.pop(which % len(self.calls))
+        if session in self.sessions:
+            self.causes += outcome == "in doubt"
+            self.runner.run(session.call_ends(cargo, outcome))
 
     @rule(who=SESSIONS, failure=FAILURES, at=st.integers(0, 2), more=MORE, calling=st.booleans())
     def hand_over_with_a_failing_write(self, who: int, failure: str, at: int, more: int, calling: bool) -> None:
@@ -207,6 +221,9 @@ class Delivery(RuleBasedStateMachine):
         self.sessions[who] = self.new(who)
 
     async def finish(self) -> None:
+        for session, cargo in self.calls:
+            if session in self.sessions:
+                await session.call_ends(cargo, "lost")
         for _ in range(3):
             for session in self.sessions:
                 session.pipe.ready = True
@@ -236,5 +253,5 @@ class Delivery(RuleBasedStateMachine):
 
 TestDelivery = Delivery.TestCase
 TestDelivery.settings = settings(
-    max_examples=30, stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=100, stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck)
 )

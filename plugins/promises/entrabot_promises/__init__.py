@@ -1,0 +1,1 @@
+"""Promises for Entrabot."""

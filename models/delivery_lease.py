@@ -28,7 +28,7 @@ from dataclasses import dataclass, replace
 
 MESSAGES = (1, 2)
 BOTH = (0, 1)
-SENDS, BAD_EXPIRIES, LOST_ANSWERS = 2, 2, 1
+SENDS, BAD_EXPIRIES, LOST_ANSWERS = 1, 2, 1
 """How often each may happen in one run."""
 
 Ids = frozenset[int]
@@ -63,12 +63,12 @@ class Process:
 
 @dataclass(frozen=True)
 class State:
-    """pushes: (message, by whom, marked as a repeat). last: who sent or recorded last. The rest counts what happened."""
+    """pushes: sorted, each (message, by whom, marked as a repeat). last: who sent or recorded last. The rest counts."""
 
     record: Record = Record()
     processes: tuple[Process, ...] = (Process(), Process())
     visible: Ids = NOTHING
-    pushes: frozenset[tuple[int, int, bool, int]] = frozenset()
+    pushes: tuple[tuple[int, int, bool], ...] = ()
     last: int | None = None
     sends: int = 0
     bad_expiries: int = 0
@@ -138,7 +138,7 @@ def work(state: State, i: int, forgets: bool) -> Iterator[Step]:
 
 
 def is_free(record: Record, i: int) -> bool:
-    """Whether no other process holds a live lease. (That of a dead one runs out; the kernel tells of it even sooner.)"""
+    """Whether no other process holds a live lease. That of a dead one runs out, too."""
     return record.owner in (None, i) or record.expired
 
 
@@ -157,10 +157,9 @@ def claims(state: State, i: int, new: Ids) -> Iterator[Step]:
 def pushed(state: State, i: int) -> State:
     """Push all that was claimed."""
     process = state.processes[i]
-    times = len([push for push in state.pushes])
-    pushes = {(message, i, message in process.repeated, times) for message in process.hand}
+    pushes = [(message, i, message in process.repeated) for message in process.hand]
     moved = replace(process, step="pushed", pushed=process.pushed | process.hand, hand=NOTHING, repeated=NOTHING)
-    return replace(state.with_process(i, moved), pushes=state.pushes | pushes)
+    return replace(state.with_process(i, moved), pushes=tuple(sorted([*state.pushes, *pushes])))
 
 
 def records(state: State, i: int, forgets: bool) -> Iterator[Step]:
@@ -187,9 +186,9 @@ def records(state: State, i: int, forgets: bool) -> Iterator[Step]:
 
 def faults(state: State, following: list[Step]) -> Iterator[str]:
     """Return what is wrong with a state."""
-    by = Counter((message, process) for message, process, _, _ in state.pushes)
-    of = Counter(message for message, _, _, _ in state.pushes)
-    unmarked = Counter(message for message, _, marked, _ in state.pushes if not marked)
+    by = Counter((message, process) for message, process, _ in state.pushes)
+    of = Counter(message for message, _, _ in state.pushes)
+    unmarked = Counter(message for message, _, marked in state.pushes if not marked)
     if max(by.values(), default=0) > 1:
         yield "a process pushed a message twice"
     if max(unmarked.values(), default=0) > 1:
@@ -204,13 +203,18 @@ def faults(state: State, following: list[Step]) -> Iterator[str]:
 
 
 def check(*, forgets: bool = False) -> tuple[int, Counter[str]]:
-    """Visit every state that can be reached; return how many there are and in how many what is wrong."""
+    """Visit every state that can be reached; return how many there are and in how many what is wrong.
+
+    With ``forgets`` the first fault is enough.
+    """
     start = State()
     seen, queue, found = {start}, deque([start]), Counter[str]()
     while queue:
         state = queue.popleft()
         following = list(steps(state, forgets))
         found.update(faults(state, following))
+        if forgets and found:
+            break
         for _, after in following:
             if after not in seen:
                 seen.add(after)

@@ -149,3 +149,52 @@ def test_the_host_alone_says_what_the_demo_needs(host_alone: Environment) -> Non
     assert done.returncode == 2
     assert "entrabot-host[sandbox]" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+_OF_OTHERS = ("mail", "onedrive", "sharepoint", "file_", "promises", "word document", "comment", "observer")
+"""What a server with Teams alone has no reason to speak of."""
+
+
+def spoken(text: str) -> list[str]:
+    """Which words of other domains a text uses; addresses are called e-mail everywhere."""
+    words = text.lower().replace("e-mail", "").replace("target_email", "").replace('email"', "").replace("email}", "")
+    return [word for word in _OF_OTHERS if word in words]
+
+
+async def test_a_subset_speaks_of_nothing_else_and_takes_a_strangers_wheel(
+    uv: str, wheels: dict[str, Path], tmp_path: Path
+) -> None:
+    subset = Environment(uv, tmp_path, [wheels["entrabot-host"], wheels["entrabot-teams"]])
+    report = json.loads(subset.run("entrabot", "plugins", "--json"))
+    parts = {plugin["name"]: plugin for plugin in report["plugins"]}
+    assert set(parts) == {"host", "agent-user", "teams"}
+    assert {task["name"] for plugin in parts.values() for task in plugin["tasks"]} == {"teams-poll", "teams-discovery"}
+    assert {permission.split(".")[0] for permission in report["permissions"]} <= {
+        "AgentIdentity",
+        "Chat",
+        "ChatMember",
+        "ChatMessage",
+        "User",
+    }
+    offered = [tool["name"] for plugin in parts.values() for tool in plugin["tools"]]
+
+    subset.run("entrabot", "new-plugin", "tide")
+    project = subset.folder / "entrabot-tide"
+    run(uv, "build", "--wheel", "--out-dir", subset.folder / "built", "--python", sys.executable, cwd=project)
+    (wheel,) = (subset.folder / "built").glob("*.whl")
+
+    variables = {**subset.variables, "ENTRABOT_AGENT_ID": "00000000-0000-4000-8000-000000000001"}
+    command = (str(subset.command("entrabot-mcp")),)
+    async with served(variables, command=command, cwd=str(subset.folder), greet=False) as server:
+        instructions = (await server.greet())["instructions"]
+        tools = await server.tools()
+        assert await server.stop() == 0
+    assert sorted(tools) == sorted(offered)
+    assert {name: spoken(json.dumps(tool)) for name, tool in tools.items() if spoken(json.dumps(tool))} == {}
+    assert spoken(instructions) == []
+
+    run(uv, "pip", "install", "--python", subset.python, wheel, cwd=subset.folder)
+    async with served(variables, command=command, cwd=str(subset.folder)) as server:
+        assert set(await server.tools()) == {*offered, "tide_greet"}
+        assert (await server.call("tide_greet", name="Ada"))["greeting"] == "Hello, Ada!"
+        assert await server.stop() == 0

@@ -2,17 +2,26 @@
 
 import asyncio
 import json
+from contextlib import nullcontext
 from typing import Annotated, Any
 
+import anyio
 import pytest
+from mcp.shared.message import SessionMessage
+from mcp_types import ErrorData, JSONRPCError, JSONRPCNotification, JSONRPCResponse
 from pydantic import Field
 
 from entrabot_host import Audit, EntrabotError, Hints, Image, Tool, ToolContext, ToolResult, Wrapper
 from entrabot_host.assembly import Assembly, assemble
 from entrabot_host.calls import Answer, Calls
+from entrabot_host.delivery.cargo import CURRENT, Cargo, Piece
+from entrabot_host.delivery.talk import Talk
 from entrabot_host.discovery import Selection
 from entrabot_host.errors import AttributionError
+from entrabot_host.host import Conversation
+from entrabot_host.protocol import Outgoing
 from entrabot_host.security.envelope import MARKER
+from entrabot_host.serve import ObservedWrites
 
 from .plugin_parts import LOCAL, WRITING, offering
 
@@ -252,3 +261,155 @@ async def test_reading_is_not_audited() -> None:
     await bench.run()
 
     assert bench.audited == []
+
+
+# --- what a result carries ----------------------------------------------------------------------------------------
+
+
+class Riders:
+    """Stands for delivery: one message that may ride along."""
+
+    def __init__(self, *, waits: bool = True) -> None:
+        self.waits = waits
+        self.loaded: list[Any] = []
+        self.texts: list[str] = []
+        self.ends: list[tuple[bool, bool]] = []
+
+    def load(self, arguments: Any) -> Cargo:
+        self.loaded.append(dict(arguments))
+        return Cargo(lambda pieces, shown, in_doubt: self.ends.append((shown, in_doubt)))
+
+    def riders(self) -> bool:
+        return self.waits
+
+    async def ride(self, cargo: Cargo) -> str:
+        cargo.add([PIECE])
+        return '{"_inbox":[]}'
+
+    def answered(self, text: str) -> None:
+        self.texts.append(text)
+
+
+PIECE = Piece(Talk(Conversation.chat("19:x")), None)  # type: ignore[arg-type]
+
+
+async def test_messages_ride_along_outside_of_all_wrappers() -> None:
+    seen: list[Any] = []
+
+    async def look(what: Text) -> str:
+        """Look."""
+        return "seen"
+
+    def watching(tool: Any, host: Any) -> Wrapper:
+        def decorate(call: Any) -> Any:
+            async def watched(**arguments: Any) -> Any:
+                seen.append(await call(**arguments))
+                return seen[0]
+
+            return watched
+
+        return Wrapper(decorate)
+
+    bench, riders = Bench(tool(look), wrap_tool=watching), Riders()
+    bench.calls.carrier = lambda: riders
+    answer = await bench.run(what="it")
+
+    assert (answer.text, answer.aside) == ('"seen"', '{"_inbox":[]}')
+    assert seen == ["seen"]
+    assert riders.loaded == [{"what": "it"}]
+    assert riders.texts == ['"seen"']
+    assert riders.ends == []
+    assert answer.cargo is not None
+    answer.cargo.shown()
+    answer.cargo.lost()
+    assert riders.ends == [(True, False)]
+
+
+async def test_nothing_rides_on_a_failure_and_what_it_carried_is_given_back() -> None:
+    async def wait() -> str:
+        """Wait."""
+        CURRENT.get().add([PIECE])
+        raise EntrabotError("No.")
+
+    bench, riders = Bench(tool(wait)), Riders()
+    bench.calls.carrier = lambda: riders
+    answer = await bench.run()
+
+    assert (answer.is_error, answer.aside, answer.cargo) == (True, "", None)
+    assert riders.ends == [(False, False)]
+
+
+async def test_a_cancelled_call_gives_back_what_it_carried() -> None:
+    started = asyncio.Event()
+
+    async def wait() -> str:
+        """Wait."""
+        CURRENT.get().add([PIECE])
+        started.set()
+        await asyncio.Event().wait()
+        return "never"
+
+    bench, riders = Bench(tool(wait)), Riders()
+    bench.calls.carrier = lambda: riders
+    running = asyncio.create_task(bench.run())
+    await asyncio.wait_for(started.wait(), 5)
+    running.cancel()
+
+    with pytest.raises(asyncio.CancelledError):
+        await asyncio.wait_for(running, 5)
+    assert riders.ends == [(False, False)]
+
+
+async def test_a_call_with_nothing_to_carry_has_no_cargo_and_what_comes_too_late_is_given_back() -> None:
+    late: list[Cargo] = []
+
+    async def look() -> str:
+        """Look."""
+        late.append(CURRENT.get())
+        return "seen"
+
+    bench, riders = Bench(tool(look)), Riders(waits=False)
+    bench.calls.carrier = lambda: riders
+    assert (await bench.run()).cargo is None
+    late[0].lost()
+    late[0].add([PIECE])
+    assert riders.ends == [(False, False)]
+    assert CURRENT.get(None) is None
+
+
+class Writes:
+    """A write stream that fails on demand."""
+
+    def __init__(self, failure: BaseException | None = None) -> None:
+        self.sent: list[Any] = []
+        self._failure = failure
+
+    async def send(self, item: Any) -> None:
+        if self._failure is not None:
+            raise self._failure
+        self.sent.append(item.message)
+
+
+@pytest.mark.parametrize(
+    ("message", "failure", "ends"),
+    [
+        (JSONRPCResponse(jsonrpc="2.0", id=7, result={}), None, [(True, False)]),
+        (JSONRPCResponse(jsonrpc="2.0", id="7", result={}), None, []),
+        (JSONRPCNotification(jsonrpc="2.0", method="x"), None, []),
+        (JSONRPCError(jsonrpc="2.0", id=7, error=ErrorData(code=1, message="x")), None, [(False, False)]),
+        (JSONRPCResponse(jsonrpc="2.0", id=7, result={}), anyio.BrokenResourceError(), [(False, False)]),
+        (JSONRPCResponse(jsonrpc="2.0", id=7, result={}), asyncio.CancelledError(), [(False, True)]),
+    ],
+)
+async def test_only_the_line_of_its_own_result_shows_what_a_call_carried(
+    message: Any, failure: BaseException | None, ends: list[tuple[bool, bool]]
+) -> None:
+    riders, outgoing = Riders(), Outgoing()
+    cargo = riders.load({})
+    cargo.add([PIECE])
+    outgoing.add(7, cargo)
+    stream = ObservedWrites(Writes(failure), outgoing)
+    with pytest.raises(type(failure)) if failure else nullcontext():
+        await stream.send(SessionMessage(message))
+    assert riders.ends == ends
+    assert bool(outgoing) is not bool(ends)

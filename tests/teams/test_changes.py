@@ -91,7 +91,8 @@ async def test_a_quiet_beat_is_one_request_and_one_new_message_costs_two(
     await ear.beat()
     assert len(host.inbox.texts()) == 60
     await ear.later(200)
-    await ear.beat()
+    for _ in range(2):
+        await ear.beat()
 
     positions, offers = host.inbox.positions, host.inbox.offers
     assert await ear.beat() == ["GET /v1.0/me/chats"]

@@ -28,6 +28,7 @@ _PEEK_SECONDS = 60.0
 _CHAT_SECONDS = 30.0
 _CONVERSATION_SECONDS = 120.0
 _PAGES_A_SECOND = 5.0
+_AGAIN_A_SECOND = 8.0
 _SPACING = 0.95
 _FRESH = timedelta(seconds=60)
 _SHOWN = 10
@@ -71,7 +72,7 @@ class ChangeSource:
         # What is not watched is forgotten here: in a person's name, that is every chat but the ones asked for.
         self._states = {chat_id: self._state(chat_id) for chat_id in watched}
         await self._peek(every_beat=not is_agent and not self._listing.ordered)
-        await self._handle_due(me)
+        await self._handle_due(me, again=int(self._beat_seconds() * _AGAIN_A_SECOND))
         return self._pause(pages, self._now() - began)
 
     async def discover(self) -> None:
@@ -133,7 +134,7 @@ class ChangeSource:
 
             async def read(heads: list[Head]) -> None:
                 await self._take_in(heads)
-                await self._handle_due(me)
+                await self._handle_due(me, again=0)
 
             look = await self._listing.sweep(read)
         else:
@@ -193,10 +194,12 @@ class ChangeSource:
 
     # --- reading ----------------------------------------------------------------------------------------------------
 
-    async def _handle_due(self, me: Principal) -> None:
+    async def _handle_due(self, me: Principal, *, again: int) -> None:
+        """Do what is due. again: how many chats may be read without a sign of news, those longest due first."""
         now = self._now()
-        due = [state for state in self._states.values() if state.is_due(now)]
-        due = sorted(due, key=lambda state: not state.is_dirty)[:_PER_BEAT]
+        due = [state for state in self._states.values() if state.is_due(now)][:_PER_BEAT]
+        quiet = [state for state in self._states.values() if state.must_look_again(now) and not state.is_due(now)]
+        due += sorted(quiet, key=lambda state: state.again)[:again]
         gate = asyncio.Semaphore(_AT_ONCE)
         async with asyncio.TaskGroup() as tasks:
             for state in due:
@@ -212,7 +215,7 @@ class ChangeSource:
                 return
             try:
                 async with state.busy, asyncio.timeout(_CHAT_SECONDS):
-                    must_read = asked or state.must_read(self._now())
+                    must_read = asked or state.must_read(self._now()) or state.must_look_again(self._now())
                     await (self._read(state, me, asked=asked) if must_read else self._offer_again(state))
             except Exception as error:
                 self._failed(state, error)
@@ -223,7 +226,7 @@ class ChangeSource:
         head, conversation, now = state.head, Conversation.chat(state.head.chat_id), self._now()
         position = await self._host.inbox.position(conversation, head.created)
         needed = asked or state.overflow or state.must_look_again(now)
-        state.begins(now, is_fresh=self._is_fresh(head))
+        state.begins(now, is_fresh=self._is_fresh(head, position))
         if not needed and _is_covered(head, position, me):
             state.seen = head.preview_id
             return
@@ -241,10 +244,10 @@ class ChangeSource:
             self._given_up += 1
             self._host.log.warning("a chat's list entry names a message that reading the chat never returned")
 
-    def _is_fresh(self, head: Head) -> bool:
-        """Whether somebody wrote within the last minute."""
+    def _is_fresh(self, head: Head, position: Position) -> bool:
+        """Whether somebody wrote within the last minute, and above the floor: below it nothing is waited for."""
         written = head.preview_created if head.preview_sender else None
-        return written is not None and self._api.now() - written < _FRESH
+        return written is not None and written > position.floor and self._api.now() - written < _FRESH
 
     async def _offer_again(self, state: ChatState) -> None:
         """Hand over once more what no session took, without asking Graph."""
@@ -271,10 +274,13 @@ class ChangeSource:
 
     def _pause(self, pages: int, took: float) -> float:
         """Return the rest of the beat: shorter during a conversation, longer when a look takes many requests."""
+        beat = max(self._beat_seconds(), pages / _PAGES_A_SECOND)
+        return max(beat - took, beat / 5)
+
+    def _beat_seconds(self) -> float:
         in_conversation = self._now() - self._last_activity < _CONVERSATION_SECONDS
         usual, live = self._settings.poll_seconds, self._settings.live_poll_seconds
-        beat = max(min(usual, live) if live and in_conversation else usual, pages / _PAGES_A_SECOND)
-        return max(beat - took, beat / 5)
+        return min(usual, live) if live and in_conversation else usual
 
     def report(self) -> dict[str, Any]:
         """Return what ``whoami`` should show about hearing people."""

@@ -55,14 +55,14 @@ class ChatState:
 
     def must_read(self, now: float) -> bool:
         """Whether it is time to read the chat."""
-        return (self.is_dirty and now >= self.read_at) or self.must_look_again(now)
+        return self.is_dirty and now >= self.read_at
 
     def must_look_again(self, now: float) -> bool:
         """Whether it is time to read the chat though nothing says that there is news."""
         return bool(self.again) and now >= self.again[0] and not self.failures
 
     def is_due(self, now: float) -> bool:
-        """Whether it is time to do something about the chat."""
+        """Whether there is something to do about the chat, and it is time to do it."""
         return self.must_read(now) or (bool(self.waiting) and now >= self.offer_at)
 
     def may_be_read(self, now: float, spacing: float) -> bool:

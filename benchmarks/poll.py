@@ -143,7 +143,7 @@ def environment(sandbox: Sandbox, folder: Path, *, live: bool) -> dict[str, str]
     kept = {name: os.environ[name] for name in ("PATH", "LANG", "SYSTEMROOT", "TMPDIR") if name in os.environ}
     folders = {f"ENTRABOT_{name}_DIR": str(folder / name.lower()) for name in ("DATA", "LOG", "AUDIT")}
     beat = {"ENTRABOT_LIVE_POLL_SECONDS": f"{LIVE:g}"} if live else {}
-    return {**kept, "HOME": str(folder), **folders, **sandbox.environment, **beat}
+    return {**sandbox.environment, **kept, "HOME": str(folder), **folders, **beat}
 
 
 async def quiet_beat(sandbox: Sandbox) -> float:

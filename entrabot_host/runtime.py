@@ -57,6 +57,7 @@ from entrabot_host.records.interactions import InteractionLog
 from entrabot_host.security.clouds import Cloud, CloudSettings, resolve_cloud
 from entrabot_host.security.settings import EnvelopeSettings
 from entrabot_host.storage.backend import MemoryBackend
+from entrabot_host.storage.blob_credential import BlobAccess
 from entrabot_host.storage.facet import OwnedKeys, StoreFacet
 from entrabot_host.storage.settings import StorageSettings, open_backend
 from entrabot_host.tasks import Gate, Health
@@ -224,13 +225,17 @@ class Runtime:
         return await self._backend.get()
 
     async def _open_backend(self) -> MemoryBackend:
-        backend = open_backend(self._config.load(StorageSettings), self.folders.data)
+        backend = open_backend(self._config.load(StorageSettings), self.folders.data, self.blob_access)
         try:
             await backend.check()
         except BaseException:
             await backend.aclose()
             raise
         return backend
+
+    def blob_access(self) -> BlobAccess:
+        """How Azure Blob Storage is reached as the agent. Raises `SettingsError`."""
+        return BlobAccess(self.cloud, self._config.load(CloudSettings).ca_bundle, self.session.token)
 
     def now(self) -> datetime:
         """Return the time on Graph's clock, or this machine's before the first answer."""

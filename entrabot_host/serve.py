@@ -104,7 +104,8 @@ async def run(application: Application, transport: Transport) -> None:
     server = build_server(application, client)
     starting = asyncio.create_task(_start(application, client), name="entrabot:start")
     options = server.create_initialization_options()
-    serving = asyncio.create_task(server.run(transport.read_stream, transport.write_stream, options))
+    writes = ObservedWrites(transport.write_stream, client.outgoing)
+    serving = asyncio.create_task(server.run(transport.read_stream, writes, options))
     try:
         await asyncio.wait({serving, starting}, return_when=asyncio.FIRST_COMPLETED)
         if not serving.done():

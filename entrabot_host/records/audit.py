@@ -6,13 +6,14 @@ import json
 import re
 import uuid
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 
 from entrabot_host.auth.provider import Attribution
 from entrabot_host.errors import AttributionError
 from entrabot_host.host import Outcome
+from entrabot_host.records.days import days_before
 from entrabot_host.security.redaction import redact
 from entrabot_host.storage.local import LocalBackend
 
@@ -68,6 +69,13 @@ class AuditLog:
         }
         await self._files.append(f"{now:%Y-%m-%d}.jsonl", json_line(event))
         return event_id
+
+    async def prune(self, first_kept: date) -> list[str]:
+        """Delete the files of days before ``first_kept``; return their names. Raises `StorageError`."""
+        old = days_before(await self._files.list(), first_kept)
+        for name in old:
+            await self._files.delete(name)
+        return old
 
     async def aclose(self) -> None:
         """Let go of the threads."""

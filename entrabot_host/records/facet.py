@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from datetime import datetime
 from typing import Any
 
 from entrabot_host.host import Interaction, Outcome
 from entrabot_host.records.interactions import InteractionLog
+from entrabot_host.records.reading import Wanted
 
 WriteAudit = Callable[[str, str, str, Outcome, Mapping[str, Any]], Awaitable[str]]
 """From plugin, action, resource, outcome and metadata to the event id."""
@@ -29,3 +31,12 @@ class RecordsFacet:
     async def interaction(self, entry: Interaction) -> None:
         """Append to the interaction log."""
         await self._interactions.append(entry)
+
+    async def interactions(
+        self, since: datetime, until: datetime | None = None, *, limit: int = 1000
+    ) -> list[dict[str, Any]]:
+        """Return lines of the interaction log from ``since`` on and before ``until``, newest first.
+
+        They are as stored: their texts come from outside, so put what a model is to read into the envelope.
+        """
+        return await self._interactions.read(Wanted(since=since, until=until), limit)

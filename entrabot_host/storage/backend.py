@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator
 from typing import Protocol
 
 from entrabot_host.host import Entry
+
+FIRST_BLOCK = 64 << 10
+LARGEST_BLOCK = 1 << 20
+"""Bytes that `MemoryBackend.read_backwards` asks for at first, and at most: each block is twice the one before."""
 
 
 class MemoryBackend(Protocol):
     """Keyed bytes with conditional writes, safe for several processes. All errors are `StorageError` and its kinds.
 
-    A call that was cancelled has either happened or never will; it does not happen later.
+    A call that was cancelled has either happened or never will; it does not happen later. (What Azure has received
+    already when a call is cancelled may still be carried out; its condition holds then, too.)
     """
 
     @property
@@ -29,6 +35,13 @@ class MemoryBackend(Protocol):
 
     async def read(self, key: str) -> Entry | None:
         """Return the value, or None when there is none."""
+        ...
+
+    def read_backwards(self, key: str) -> AsyncGenerator[bytes, None]:
+        """Iterate over a log from its end to its beginning, in blocks that hold their bytes in the usual order.
+
+        What is appended meanwhile is left out. Nothing is yielded when there is no value.
+        """
         ...
 
     async def write(self, key: str, data: bytes, *, if_match: str = "", if_absent: bool = False) -> str:

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import secrets
 import stat
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from io import RawIOBase
 from pathlib import Path
 
 from entrabot_host.errors import StorageError
 
 TEMPORARY = ".tmp-"
 LEFTOVER_SECONDS = 600
+_TAIL_STEP = 64 << 10
 _NOFOLLOW = getattr(os, "O_NOFOLLOW", 0)
 _BASE_FLAGS = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0) | _NOFOLLOW
 _READ_FLAGS = _BASE_FLAGS | os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)
@@ -61,6 +64,35 @@ def read_file(path: Path) -> tuple[bytes, os.stat_result] | None:
         return stream.read(), status
 
 
+def read_block(path: Path, end: int | None, size: int) -> tuple[bytes, int] | None:
+    """Return at most ``size`` bytes that come before the offset ``end`` (None: the end), and the offset they begin at.
+
+    None when there is no such regular file, or it is shorter by now. Opened as `read_file` does.
+    """
+    try:
+        descriptor = os.open(path, _READ_FLAGS)
+    except OSError as error:
+        if error.errno in _NOT_THERE:
+            return None
+        raise
+    with os.fdopen(descriptor, "rb", buffering=0) as stream:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode) or status.st_size < (end or 0):
+            return None
+        stop = status.st_size if end is None else end
+        start = max(0, stop - size)
+        stream.seek(start)
+        return _read_all(stream, stop - start), start
+
+
+def _read_all(stream: RawIOBase, count: int) -> bytes:
+    parts = []
+    while count and (part := stream.read(count)):
+        parts.append(part)
+        count -= len(part)
+    return b"".join(parts)
+
+
 @contextmanager
 def temporary_file(folder: Path, data: bytes) -> Iterator[Path]:
     """Yield a durable temporary file that holds ``data``; it is gone afterwards unless it was renamed."""
@@ -95,14 +127,19 @@ def stamp(path: Path, previous: os.stat_result | None) -> None:
 def append_line(path: Path, line: bytes) -> None:
     """Append a line and make it durable; the caller holds the lock.
 
-    A last line that a crash left without its newline is ended first: it stays as it is, and the new one is whole. When
-    the write fails half-way (a full disk), the file is cut back to what it was.
+    What a crash left of a last line, without its newline, is dealt with first: in a ``.jsonl`` file it is removed when
+    it is no JSON (nobody was told that it is there, and the file is to parse), else it is ended. When the write fails
+    half-way (a full disk), the file is cut back to what it was.
     """
     known = path.exists()
     descriptor = os.open(path, _BASE_FLAGS | os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
     try:
         size = os.fstat(descriptor).st_size
-        torn = size > 0 and _byte_at(descriptor, size - 1) != b"\n"
+        torn = _unended(descriptor, size)
+        if torn and path.suffix == ".jsonl" and not _is_json(torn):
+            size -= len(torn)
+            os.ftruncate(descriptor, size)
+            torn = b""
         try:
             _write_all(descriptor, (b"\n" if torn else b"") + line + b"\n")
             os.fsync(descriptor)
@@ -156,6 +193,21 @@ def _write_all(descriptor: int, data: bytes) -> None:
         view = view[os.write(descriptor, view) :]
 
 
-def _byte_at(descriptor: int, offset: int) -> bytes:
-    os.lseek(descriptor, offset, os.SEEK_SET)  # O_APPEND moves back to the end for every write
-    return os.read(descriptor, 1)
+def _unended(descriptor: int, size: int) -> bytes:
+    """Return what comes after the last newline."""
+    tail = b""
+    step = 1  # mostly the last byte says that there is nothing
+    while len(tail) < size and b"\n" not in tail:
+        start = max(0, size - len(tail) - step)
+        os.lseek(descriptor, start, os.SEEK_SET)  # O_APPEND moves back to the end for every write
+        tail = os.read(descriptor, size - len(tail) - start) + tail
+        step = _TAIL_STEP
+    return tail.rpartition(b"\n")[2]
+
+
+def _is_json(text: bytes) -> bool:
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return True

@@ -26,6 +26,25 @@ def check_key(key: str) -> str:
     return key
 
 
+def check_prefix(prefix: str) -> str:
+    """Return ``prefix`` when the folder it names can be. Raises `StorageError`."""
+    if folder := prefix.rpartition("/")[0]:
+        check_key(folder)
+    return prefix
+
+
+def is_key(text: str) -> bool:
+    """Whether `check_key` takes it."""
+    return not _problem(text)
+
+
+def check_line(key: str, line: bytes) -> bytes:
+    """Return ``line`` when it is one. Raises `StorageError`."""
+    if b"\n" in line or b"\r" in line:
+        raise StorageError(f"A line for {key!r} holds a line break.", remedy="Append one line at a time.")
+    return bytes(line)
+
+
 def quoted(name: str) -> str:
     """Return any text as one key part: percent-quoted, and ending in a digest when it would be too long."""
     text = quote(name, safe="", errors="surrogatepass")

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import AsyncGenerator, Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 
 from entrabot_host.errors import ConcurrencyError, StorageError
 from entrabot_host.host import Entry
 from entrabot_host.storage import files
-from entrabot_host.storage.keys import check_key
+from entrabot_host.storage.backend import FIRST_BLOCK, LARGEST_BLOCK
+from entrabot_host.storage.keys import check_key, check_line, check_prefix, is_key
 from entrabot_host.storage.workers import Ticket, Workers
 
 ResultT = TypeVar("ResultT")
@@ -54,6 +55,20 @@ class LocalBackend:
         check_key(key)
         return await self._run(lambda _: self._read(key))
 
+    async def read_backwards(self, key: str) -> AsyncGenerator[bytes, None]:
+        """Iterate over a log from its end to its beginning; see `MemoryBackend.read_backwards`."""
+        check_key(key)
+        end: int | None = None
+        size = FIRST_BLOCK
+        while end != 0:
+            found = await self._run(lambda _, end=end, size=size: files.read_block(self._path(key), end, size))  # type: ignore[misc]
+            if found is None:
+                return
+            block, end = found
+            if block:
+                yield block
+            size = min(2 * size, LARGEST_BLOCK)
+
     async def write(self, key: str, data: bytes, *, if_match: str = "", if_absent: bool = False) -> str:
         """Write the whole value and return its new etag. Raises `ConcurrencyError` when the condition fails."""
         if if_match and if_absent:
@@ -65,9 +80,7 @@ class LocalBackend:
     async def append(self, key: str, line: bytes) -> None:
         """Append one line (without its newline), whole, also when several processes append."""
         check_key(key)
-        content = bytes(line)
-        if b"\n" in content or b"\r" in content:
-            raise StorageError(f"A line for {key!r} holds a line break.", remedy="Append one line at a time.")
+        content = check_line(key, line)
         await self._run(lambda ticket: self._append(key, content, ticket))
 
     async def list(self, prefix: str = "") -> list[str]:
@@ -146,8 +159,7 @@ class LocalBackend:
         return path
 
     def _folder_of(self, prefix: str) -> Path:
-        parent = prefix.rpartition("/")[0]
-        folder = self._root / check_key(parent) if parent else self._root
+        folder = self._root / check_prefix(prefix).rpartition("/")[0]
         self._check_inside(folder)
         return folder
 
@@ -208,10 +220,7 @@ def _keys(start: Path, root: Path, prefix: str) -> list[str]:
 
 
 def _is_value(path: Path, key: str) -> bool:
-    with suppress(StorageError):
-        check_key(key)
-        return path.is_file() and not path.is_symlink()
-    return False
+    return is_key(key) and path.is_file() and not path.is_symlink()
 
 
 def _unless_missing(error: OSError) -> None:

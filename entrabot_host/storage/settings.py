@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pydantic import BaseModel, Field
 
 from entrabot_host.errors import StorageConfigError
 from entrabot_host.storage.backend import MemoryBackend
+
+if TYPE_CHECKING:
+    from entrabot_host.storage.blob import BlobBackend
+    from entrabot_host.storage.blob_credential import AccessSource
 
 
 class StorageSettings(BaseModel):
@@ -26,27 +31,36 @@ class StorageSettings(BaseModel):
     )
 
 
-def open_backend(settings: StorageSettings, data_folder: Path) -> MemoryBackend:
+def open_backend(settings: StorageSettings, data_folder: Path, access: AccessSource | None = None) -> MemoryBackend:
     """Return the backend to use; it does nothing before its first call.
 
-    Raises `StorageConfigError` when the Blob settings are incomplete, or complete: nothing falls back silently.
+    access: says how to reach Azure as the agent; without it a Blob container cannot be used. Raises
+    `StorageConfigError` when the Blob settings are incomplete: nothing falls back silently.
     """
     if not settings.keep_local:
-        _refuse_blob(settings)
+        refuse_half(settings)
+        if settings.endpoint:
+            return open_blob(settings, access)
     from entrabot_host.storage.local import LocalBackend
 
     return LocalBackend(data_folder)
 
 
-def _refuse_blob(settings: StorageSettings) -> None:
+def open_blob(settings: StorageSettings, access: AccessSource | None) -> BlobBackend:
+    """Return the container's backend, whatever ``keep_local`` says. Raises `StorageConfigError`."""
+    from entrabot_host.storage.blob import BlobBackend
+    from entrabot_host.storage.blob_connection import Connection
+
+    if access is None:
+        raise StorageConfigError("State is kept in Azure Blob Storage, which only a signed-in agent can reach.")
+    return BlobBackend(Connection(settings.endpoint, settings.container, access))
+
+
+def refuse_half(settings: StorageSettings) -> None:
+    """Raise `StorageConfigError` when one of the two Blob settings is missing."""
     if bool(settings.endpoint) != bool(settings.container):
         missing = "ENTRABOT_BLOB_CONTAINER" if settings.endpoint else "ENTRABOT_BLOB_ENDPOINT"
         raise StorageConfigError(
             f"Azure Blob storage is configured by half: {missing} is not set.",
             remedy=f"Set {missing} too, or set ENTRABOT_KEEP_MEMORY_LOCAL=true to keep state on this machine.",
-        )
-    if settings.endpoint:
-        raise StorageConfigError(
-            "Azure Blob storage is configured, but this version keeps state on this machine only.",
-            remedy="Set ENTRABOT_KEEP_MEMORY_LOCAL=true, or unset ENTRABOT_BLOB_ENDPOINT and ENTRABOT_BLOB_CONTAINER.",
         )

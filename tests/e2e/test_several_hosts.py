@@ -154,8 +154,6 @@ async def test_a_host_without_pushes_is_shown_messages_on_its_results(
         await beats(sandbox, 3)
         assert inbox(await server.call_raw("audit_log", action="test", resource="test")) == []
         assert pushed(server) == []
-        # What a result carried counts as heard: it lets the sponsor's chat authorize what it asks for.
-        assert "error" not in json.dumps(await server.call("whoami"))[:20]
 
 
 async def test_claude_code_without_its_flag_is_shown_messages_on_its_next_result(
@@ -201,9 +199,7 @@ async def test_an_answer_comes_with_the_send_and_other_chats_stay_with_their_win
         await claude.call("send_teams_message", message="Claude here.", chat_id=group)
         chat = (await copilot.call("create_chat", target_email="alice@contoso.example"))["chat_id"]
         sending = asyncio.create_task(copilot.call("send_teams_message", message="May I?", chat_id=chat))
-        await sandbox.message_from_agent(chat) if hasattr(sandbox, "message_from_agent") else await until(
-            lambda: sandbox.wait_for_message(chat, sender="agent"), "the question"
-        )
+        await sandbox.wait_for_message(chat, sender="agent")
         await sandbox.say("alice", "to claude", chat=group)
         assert words(await claude.next_push()) == "to claude"
         answer = await sandbox.say("alice", "yes", chat=chat)

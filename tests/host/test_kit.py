@@ -1,8 +1,10 @@
 """The test kit itself: it serves plugins in both eras, and notices what a server leaves behind."""
 
 import asyncio
+import json
 import threading
 from contextlib import asynccontextmanager
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -53,6 +55,35 @@ async def test_a_server_in_a_tenant(entrabot: Any, entrabot_tenant: Any, entrabo
         await agent.call("audit_log", action="file.delete", resource="notes.txt")
     (line,) = entrabot_audit()
     assert (line["action"], line["attribution_type"]) == ("file.delete", "agent")
+
+
+@pytest.mark.parametrize("client", ["claude-code", "codex-mcp-client"])
+async def test_messages_ride_along_on_results_where_a_test_asks_for_it(
+    entrabot: Any, entrabot_tenant: Any, tmp_path: Path, client: str
+) -> None:
+    await entrabot_tenant.reset()
+    settings = {"ENTRABOT_INBOX": "on", "ENTRABOT_TEAMS_POLL_SECONDS": "2"}
+    async with entrabot("teams", tenant=entrabot_tenant, settings=settings, client_name=client) as agent:
+        await agent.call("whoami")
+        said = await entrabot_tenant.say("alice", "hello")
+        assert (await agent.next_push()).meta["message_id"] == said["id"]
+        entries: list[dict[str, Any]] = []
+        async with asyncio.timeout(20):
+            while not entries:
+                entries = await riding(agent)
+        assert [entry["message_id"] for entry in entries] == [said["id"]]
+        assert await riding(agent) == []
+    (record,) = (tmp_path / "data" / "chats").glob("*.json")
+    written = json.loads(record.read_bytes())
+    assert (list(written["ids"]), written["unconfirmed"], written["owner"]) == ([said["id"]], {}, "")
+
+
+async def riding(agent: Any) -> list[dict[str, Any]]:
+    """Call a tool that is of no matter and return what rides along on its result."""
+    result = await agent.client.call_tool("audit_log", {"action": "test", "resource": "test"})
+    assert json.loads(result.content[0].text)["recorded"]
+    documents = [json.loads(block.text) for block in result.content[1:]]
+    return [entry for document in documents for entry in document["_inbox"]]
 
 
 @pytest.mark.parametrize("what", ["task", "thread"])

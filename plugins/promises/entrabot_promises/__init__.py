@@ -1,1 +1,1 @@
-"""Promises for Entrabot."""
+"""Commitments that survive restarts."""

@@ -6,7 +6,8 @@ from starlette.applications import Starlette
 from starlette.routing import Mount, Route
 
 from entrabot_sandbox.control import Control
-from entrabot_sandbox.service import Service
+from entrabot_sandbox.drive_http import routes as transfer_routes
+from entrabot_sandbox.service import CutConnection, Service
 from entrabot_sandbox.state import State
 
 METHODS = ["GET", "POST", "PATCH", "PUT", "DELETE"]
@@ -20,11 +21,13 @@ def make_app(state: State, control_token: str) -> Starlette:
         routes=[
             Mount("/_control", app=Control(state, control_token).app()),
             Route("/v1.0/{path:path}", service.graph, methods=METHODS),
+            Route("/beta/drives/{path:path}", service.graph, methods=METHODS),
             Route("/beta/{path:path}", service.other_version, methods=METHODS),
             Route(f"/{{tenant}}/v2.0/{discovery}", service.discovery, methods=["GET"]),
             Route(f"/{{tenant}}/{discovery}", service.discovery, methods=["GET"]),
             Route("/{tenant}/discovery/v2.0/keys", service.keys, methods=["GET"]),
             Route("/{tenant}/discovery/keys", service.keys, methods=["GET"]),
+            *transfer_routes(state, CutConnection),
             Route("/{tenant}/oauth2/v2.0/token", service.token, methods=["POST"]),
         ]
     )

@@ -19,7 +19,9 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from entrabot_sandbox import defaults
 from entrabot_sandbox.directory import GRAPH, STORAGE, AgentIdentity, Group, Tenant, User
+from entrabot_sandbox.drive_control import DriveControl
 from entrabot_sandbox.errors import ControlError
+from entrabot_sandbox.mail_control import MailControl
 from entrabot_sandbox.people import describe_people, describe_person, find_person
 from entrabot_sandbox.speech import Speech
 from entrabot_sandbox.state import State
@@ -69,6 +71,8 @@ class Control:
         ]
         speech = Speech(self._state)
         routes += [_route(method, path, action, status) for method, path, action, status in speech.actions()]
+        routes += [_route(*action) for action in DriveControl(self._state).actions()]
+        routes += [_route(*action) for action in MailControl(self._state).actions()]
         return _Guard(Starlette(routes=routes, exception_handlers=_UNKNOWN), self._token, self._state.base)
 
     def _show(self, body: Json, request: Request) -> Json:

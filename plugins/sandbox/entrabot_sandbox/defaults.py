@@ -22,6 +22,7 @@ SCOPES = (
     "ChatMember.ReadWrite",
     "ChatMessage.Send",
     "Files.ReadWrite.All",
+    "Mail.Read.Shared",
     "Mail.ReadWrite",
     "Mail.Send",
     "Sites.ReadWrite.All",

@@ -20,6 +20,7 @@ def refuse(state: State, error: GraphError, headers: dict[str, str], request_id:
         "request-id": request_id,
         "client-request-id": client_request_id,
     }
+    inner |= getattr(error, "inner", {})
     body = {"error": {"code": error.code, "message": error.message, "innerError": inner}}
     return finish(Reply(error.status, error.headers, json=body), request_id, client_request_id)
 

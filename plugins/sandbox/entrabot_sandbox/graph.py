@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
 
-from entrabot_sandbox import batch, chats, messages, scopes, users
+from entrabot_sandbox import batch, chats, drive_routes, mail, messages, scopes, users
 from entrabot_sandbox.calls import Call, Principal
 from entrabot_sandbox.envelope import finish, refuse
 from entrabot_sandbox.errors import GraphError, unauthenticated
@@ -73,9 +73,11 @@ ROUTES = (
     Route("chats", {"POST": chats.create_chat}),
     Route("me/chats", {"GET": chats.list_chats}),
     Route("users/{user}/chats", {"GET": chats.list_chats}),
+    *(Route(pattern, handlers) for pattern, handlers in mail.ROUTES),
     *_chat_routes("chats", personal=False),
     *_chat_routes("me/chats", personal=True),
     *_chat_routes("users/{user}/chats", personal=True),
+    *(Route(pattern, handlers) for pattern, handlers in drive_routes.table()),
 )
 
 
@@ -131,6 +133,7 @@ def _principal(state: State, claims: Claims, refused: Callable[[str], GraphError
 
 
 def _route(call: Call) -> Handler:
+    call.segments = drive_routes.collapsed(call.segments)
     for route in ROUTES:
         params = route.match(call.segments)
         if params is not None:

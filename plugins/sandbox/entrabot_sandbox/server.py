@@ -95,6 +95,7 @@ async def _serve(port: int, folder: Path, announce: Announce, until_stdin_closes
         authority = make_authority()
         ca_file = folder / "ca.pem"
         ca_file.write_bytes(authority.pem)
+        files = _files_listener(state)
         server = _make_server(make_app(state, token), authority, folder)
         _stop_on_signals(server)
         if until_stdin_closes:
@@ -105,7 +106,15 @@ async def _serve(port: int, folder: Path, announce: Announce, until_stdin_closes
             "people": describe_people(state),
         }
         with announced(announcement["control"]):
-            await _serve_and_announce(server, listener, lambda: announce(announcement))
+            await _serve_and_announce(server, [listener, files], lambda: announce(announcement))
+
+
+def _files_listener(state: State) -> socket.socket:
+    """Listen on another port too: to a client it is another origin, as SharePoint's own addresses are to Graph."""
+    files = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    files.bind(("127.0.0.1", 0))
+    state.set_files_origin(f"https://127.0.0.1:{files.getsockname()[1]}")
+    return files
 
 
 def _make_server(app: Any, authority: Any, folder: Path) -> _Server:
@@ -128,9 +137,9 @@ def _make_server(app: Any, authority: Any, folder: Path) -> _Server:
     return _Server(config)
 
 
-async def _serve_and_announce(server: _Server, listener: socket.socket, announce: Callable[[], None]) -> None:
+async def _serve_and_announce(server: _Server, listeners: list[socket.socket], announce: Callable[[], None]) -> None:
     server.ready = asyncio.Event()
-    serving = asyncio.create_task(server.serve(sockets=[listener]))
+    serving = asyncio.create_task(server.serve(sockets=listeners))
     ready = asyncio.create_task(server.ready.wait())
     await asyncio.wait([serving, ready], return_when=asyncio.FIRST_COMPLETED)
     if server.ready.is_set():

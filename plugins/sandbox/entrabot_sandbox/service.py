@@ -28,7 +28,7 @@ class Service:
     async def graph(self, request: Request) -> Response:
         """Everything under ``/v1.0``."""
         state, headers, body = self._state, _headers(request), await request.body()
-        raw = request.scope["raw_path"].decode("ascii").removeprefix("/v1.0")
+        raw = request.scope["raw_path"].decode("ascii").removeprefix("/v1.0").removeprefix("/beta")
         query = request.url.query
         return await self._http(
             request,
@@ -90,17 +90,18 @@ class Service:
         try:
             reply = await attend(self._state, request.method, path, query, handle, refuse, detail=detail)
         except ConnectionDroppedError:
-            return _CutConnection()
+            return CutConnection()
         headers = {"Date": self._state.clock.http_date(), **reply.headers}
         if reply.json is not None:
             headers.setdefault("Content-Type", "application/json; charset=utf-8")
         return Response(reply.content(), reply.status, headers)
 
 
-class _CutConnection(Response):
+class CutConnection(Response):
     """Sends nothing and cuts the connection."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer the request."""
         scope[ABORT]()
         async with asyncio.timeout(5):
             while (await receive())["type"] != "http.disconnect":

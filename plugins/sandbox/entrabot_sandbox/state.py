@@ -11,8 +11,11 @@ from entrabot_sandbox.certificates import make_blueprint_certificate, write_priv
 from entrabot_sandbox.clock import Clock
 from entrabot_sandbox.conversations import Conversations
 from entrabot_sandbox.directory import AgentIdentity, Directory, Guids, User
+from entrabot_sandbox.drive_transfers import Transfers
+from entrabot_sandbox.drives import Drives
 from entrabot_sandbox.entra import Entra
 from entrabot_sandbox.faults import Faults
+from entrabot_sandbox.mailbox import Mailboxes
 from entrabot_sandbox.recorder import Recorder
 from entrabot_sandbox.throttle import Throttle
 from entrabot_sandbox.tokens import Issuer
@@ -23,6 +26,7 @@ class State:
 
     def __init__(self, base: str, folder: Path) -> None:
         self.base = base
+        self.files_origin = base
         self.folder = folder
         self.guids = Guids()
         self.clock = Clock()
@@ -39,12 +43,19 @@ class State:
         self.entra = Entra(self.issuer, self.directory)
         self.clock.offset = 0.0
         self.conversations = Conversations(self.clock)
+        self.mailboxes = Mailboxes(self.clock, self.directory)
+        self.drives = Drives(self.clock, self.guids, self.directory)
+        self.transfers = Transfers(self.clock, self.drives, self.files_origin)
         self.ordering_taken = True
         self.federated_addresses = False
         self.issuer.lifetime = None
         self.throttle.reset()
         self.faults.clear()
         self.recorder.clear()
+
+    def set_files_origin(self, origin: str) -> None:
+        """Say where pre-signed addresses are served."""
+        self.files_origin = self.transfers.origin = origin
 
     @property
     def agent(self) -> AgentIdentity:

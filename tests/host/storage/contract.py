@@ -6,7 +6,7 @@ import anyio
 import pytest
 
 from entrabot_host.errors import ConcurrencyError, StorageError
-from entrabot_host.storage.backend import MemoryBackend
+from entrabot_host.storage.backend import FIRST_BLOCK, MemoryBackend
 
 BAD_KEYS = [
     "",
@@ -136,3 +136,25 @@ class BackendContract:
         entry = await backend.read("a/b")
         assert entry is not None
         assert entry.data == b"1"
+
+
+class LogContract:
+    async def test_a_log_is_read_backwards_as_it_was_at_the_first_block(self, backend: MemoryBackend) -> None:
+        assert [block async for block in backend.read_backwards("log")] == []
+        lines = [b"%06d" % number + b"x" * 9000 for number in range(60)]
+        for line in lines:
+            await backend.append("log", line)
+        blocks = []
+        async for block in backend.read_backwards("log"):
+            if not blocks:
+                await backend.append("log", b"later")
+            blocks.append(block)
+        assert len(blocks) > 2
+        assert b"".join(reversed(blocks)) == b"".join(line + b"\n" for line in lines)
+        assert len(blocks[0]) == FIRST_BLOCK
+
+    async def test_an_empty_value_has_no_blocks(self, backend: MemoryBackend) -> None:
+        await backend.write("log", b"")
+        assert [block async for block in backend.read_backwards("log")] == []
+        with pytest.raises(StorageError):
+            [block async for block in backend.read_backwards("../log")]

@@ -111,12 +111,19 @@ async def test_the_real_reason_of_a_failed_start_is_raised() -> None:
     [
         ({"ENTRABOT_BLOB_ENDPOINT": "https://x"}, "ENTRABOT_BLOB_CONTAINER is not set"),
         ({"ENTRABOT_BLOB_CONTAINER": "x"}, "ENTRABOT_BLOB_ENDPOINT is not set"),
-        ({"ENTRABOT_BLOB_ENDPOINT": "https://x", "ENTRABOT_BLOB_CONTAINER": "x"}, "this machine only"),
     ],
 )
-def test_blob_settings_are_refused_loudly(values: dict[str, str], missing: str, tmp_path: Path) -> None:
+def test_half_of_the_blob_settings_is_refused_loudly(values: dict[str, str], missing: str, tmp_path: Path) -> None:
     with pytest.raises(StorageConfigError, match=missing) as caught:
         open_backend(StorageSettings.model_validate(values), tmp_path)
     assert "ENTRABOT_KEEP_MEMORY_LOCAL" in caught.value.remedy
     kept = StorageSettings.model_validate({**values, "ENTRABOT_KEEP_MEMORY_LOCAL": "true"})
     assert open_backend(kept, tmp_path).location == str(tmp_path)
+
+
+def test_local_files_win_where_they_are_asked_for_and_blob_needs_somebody_signed_in(tmp_path: Path) -> None:
+    blob = {"ENTRABOT_BLOB_ENDPOINT": "https://x", "ENTRABOT_BLOB_CONTAINER": "x"}
+    kept = StorageSettings.model_validate({**blob, "ENTRABOT_KEEP_MEMORY_LOCAL": "true"})
+    assert open_backend(kept, tmp_path).location == str(tmp_path)
+    with pytest.raises(StorageConfigError, match="signed-in"):
+        open_backend(StorageSettings.model_validate(blob), tmp_path)

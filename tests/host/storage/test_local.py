@@ -20,7 +20,7 @@ from entrabot_host.storage import files
 from entrabot_host.storage.keys import MAX_PART_BYTES, check_key, quoted
 from entrabot_host.storage.local import LOCKS, LocalBackend
 from entrabot_host.storage.workers import Abandoned, Ticket, Workers
-from tests.host.storage.contract import BackendContract
+from tests.host.storage.contract import BackendContract, LogContract
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="POSIX permissions and links")
 
@@ -32,7 +32,7 @@ async def backend(tmp_path: Path) -> AsyncIterator[LocalBackend]:
     await backend.aclose()
 
 
-class TestLocal(BackendContract):
+class TestLocal(BackendContract, LogContract):
     pass
 
 
@@ -85,6 +85,18 @@ async def test_a_torn_last_line_is_ended_and_kept(backend: LocalBackend) -> None
     await backend.append("log", b"two")
     await backend.append("log", b"three")
     assert (Path(backend.location) / "log").read_bytes() == b'one\n{"torn": \ntwo\nthree\n'
+
+
+@pytest.mark.parametrize("left", [b'{"torn": ', b'{"torn": "' + b"x" * 200_000, b"\xff", b'"'])
+async def test_in_a_file_of_json_lines_a_torn_line_is_removed(backend: LocalBackend, left: bytes) -> None:
+    path = Path(backend.location) / "log.jsonl"
+    for lines in (b"", b'{"a": 1}\n'):
+        await backend.write("log.jsonl", lines + left)
+        await backend.append("log.jsonl", b'{"b": 2}')
+        assert path.read_bytes() == lines + b'{"b": 2}\n'
+    await backend.write("log.jsonl", b'{"whole": 1}')
+    await backend.append("log.jsonl", b'{"b": 2}')
+    assert path.read_bytes() == b'{"whole": 1}\n{"b": 2}\n'
 
 
 async def test_age_is_on_the_clock_of_the_files(backend: LocalBackend) -> None:

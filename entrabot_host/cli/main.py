@@ -14,6 +14,7 @@ BUILT_IN: Mapping[str, tuple[str, str]] = {
     "demo": ("entrabot_host.cli.demo", "show the whole product against a sandbox tenant"),
     "new-plugin": ("entrabot_host.cli.new_plugin", "write a new plugin, ready to install"),
     "plugins": ("entrabot_host.cli.plugins", "list the plugins and what they offer"),
+    "storage": ("entrabot_host.cli.storage", "move stored state to Azure Blob Storage"),
 }
 
 

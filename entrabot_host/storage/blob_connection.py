@@ -23,8 +23,10 @@ if TYPE_CHECKING:
     from azure.storage.blob.aio import ContainerClient
 
 ResultT = TypeVar("ResultT")
-SINGLE_REQUEST_BYTES = 256 << 20
-"""Values up to here travel in one request, so that reading and writing them is atomic."""
+READ_BYTES = 256 << 20
+"""A value up to here is read in one request, so it is of one version."""
+PIECE_BYTES = 1 << 20
+"""A larger value is written in pieces (and made visible at once): aiohttp blocks the loop for each that it sends."""
 
 
 @dataclass(frozen=True)
@@ -176,8 +178,9 @@ def _container(
         transport=AioHttpTransport(session=session, session_owner=True, use_env_settings=False),
         retry_total=0,
         permit_redirects=False,
-        max_single_put_size=SINGLE_REQUEST_BYTES,
-        max_single_get_size=SINGLE_REQUEST_BYTES,
+        max_single_put_size=PIECE_BYTES,
+        max_block_size=PIECE_BYTES,
+        max_single_get_size=READ_BYTES,
         **more,
     )
 

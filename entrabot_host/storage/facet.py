@@ -24,6 +24,7 @@ HOST_KEYS = (
     "installation.json",
     "plugin_failures.json",
     "sponsors.json",
+    "migration.json",
 )
 
 

@@ -136,7 +136,7 @@ def append_line(path: Path, line: bytes) -> None:
     try:
         size = os.fstat(descriptor).st_size
         torn = _unended(descriptor, size)
-        if torn and path.suffix == ".jsonl" and not _is_json(torn):
+        if torn and path.suffix == ".jsonl" and not is_json(torn):
             size -= len(torn)
             os.ftruncate(descriptor, size)
             torn = b""
@@ -205,7 +205,8 @@ def _unended(descriptor: int, size: int) -> bytes:
     return tail.rpartition(b"\n")[2]
 
 
-def _is_json(text: bytes) -> bool:
+def is_json(text: bytes) -> bool:
+    """Whether it is JSON."""
     try:
         json.loads(text)
     except (ValueError, RecursionError):

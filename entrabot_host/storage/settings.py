@@ -12,6 +12,7 @@ from entrabot_host.storage.backend import MemoryBackend
 
 if TYPE_CHECKING:
     from entrabot_host.storage.blob import BlobBackend
+    from entrabot_host.storage.blob_connection import Patience
     from entrabot_host.storage.blob_credential import AccessSource
 
 
@@ -46,14 +47,14 @@ def open_backend(settings: StorageSettings, data_folder: Path, access: AccessSou
     return LocalBackend(data_folder)
 
 
-def open_blob(settings: StorageSettings, access: AccessSource | None) -> BlobBackend:
+def open_blob(settings: StorageSettings, access: AccessSource | None, patience: Patience | None = None) -> BlobBackend:
     """Return the container's backend, whatever ``keep_local`` says. Raises `StorageConfigError`."""
     from entrabot_host.storage.blob import BlobBackend
     from entrabot_host.storage.blob_connection import Connection
 
     if access is None:
         raise StorageConfigError("State is kept in Azure Blob Storage, which only a signed-in agent can reach.")
-    return BlobBackend(Connection(settings.endpoint, settings.container, access))
+    return BlobBackend(Connection(settings.endpoint, settings.container, access, patience=patience))
 
 
 def refuse_half(settings: StorageSettings) -> None:

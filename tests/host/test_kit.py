@@ -26,7 +26,7 @@ def module(**hooks: Any) -> SimpleNamespace:
 async def test_a_plugin_is_served_and_called_in_both_eras(entrabot: Any, entrabot_era: str) -> None:
     async with entrabot(module(register_tools=lambda host: [tool()])) as agent:
         assert await agent.call("greet", name="Ada") == {"greeting": "Hello, Ada!"}
-        assert await agent.tools() == ["whoami", "audit_log", "greet"]
+        assert (await agent.tools())[-1] == "greet"
         assert (agent.client.protocol_version == "2026-07-28") is (entrabot_era != "legacy")
         with pytest.raises(ToolFailed, match="name is required"):
             await agent.call("greet")

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from entrabot_teams.mentions import graph_mentions
-from entrabot_teams.sending import compose
+from entrabot_teams.composing import compose
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -1,1 +1,1 @@
-"""Email for Entrabot."""
+"""Email for an agent with a mailbox of its own."""

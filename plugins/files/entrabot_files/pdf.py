@@ -86,7 +86,9 @@ class PdfReading:
 
 async def _all_of(worker: asyncio.subprocess.Process) -> bytes:
     assert worker.stdout is not None
-    return await worker.stdout.read()
+    output = await worker.stdout.read()
+    await worker.wait()
+    return output
 
 
 async def _end(worker: asyncio.subprocess.Process) -> None:

@@ -7,6 +7,8 @@ most so many bytes of memory and so many seconds.
 
 from __future__ import annotations
 
+import gc
+import io
 import json
 import os
 import sys
@@ -22,6 +24,7 @@ IMAGE_LOOKS = 50
 def main() -> None:
     """Do it, and say what came of it."""
     descriptor, max_bytes, seconds, memory = (int(argument) for argument in sys.argv[1:5])
+    gc.disable()  # the process is short-lived and its memory bounded
     threading.Thread(target=_end_with_parent, daemon=True).start()
     _limit(memory, seconds)
     answer = _answer(descriptor, max_bytes, time.monotonic() + seconds)
@@ -56,10 +59,11 @@ def _answer(descriptor: int, max_bytes: int, deadline: float) -> dict[str, Any]:
 
         try:
             with os.fdopen(descriptor, "rb") as file:
-                reader = PdfReader(file, strict=False)
-                if reader.is_encrypted and not reader.decrypt(""):
-                    return {"error": "encrypted"}
-                return _Extraction(reader, max_bytes, deadline).run()
+                content = io.BytesIO(file.read())  # the parser takes it in very small pieces
+            reader = PdfReader(content, strict=False)
+            if reader.is_encrypted and not reader.decrypt(""):
+                return {"error": "encrypted"}
+            return _Extraction(reader, max_bytes, deadline).run()
         except LimitReachedError:
             return {"error": "complex"}
     except MemoryError:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any
 
 from entrabot_files.errors import UploadFailedError, typed
@@ -21,6 +21,7 @@ FRAGMENT = 5 * 1024 * 1024
 TRIES = 3
 LONGEST_WAIT = 60.0
 _FRAGMENT_SECONDS = 120.0
+_PIECE = 256 * 1024
 _STATUS_BYTES = 64 * 1024
 _MOST_ROUNDS = 10_000
 
@@ -76,13 +77,13 @@ class SessionUpload:
     async def _fragment(self, offset: int, chunk: bytes, total: int) -> GraphResponse | int:
         """Send one fragment, at most three times; return the offset to go on from, or the last answer."""
         last = offset + len(chunk) - 1
-        headers = {"Content-Range": f"bytes {offset}-{last}/{total}"}
+        headers = {"Content-Range": f"bytes {offset}-{last}/{total}", "Content-Length": str(len(chunk))}
         self._sent_all = self._sent_all or last + 1 == total
         problem = ""
         for tried in range(1, TRIES + 1):
             wait = 2.0 ** (tried - 1)
             try:
-                answer = await self._graph.upload(self._url, chunk, headers=headers, timeout=_FRAGMENT_SECONDS)
+                answer = await self._graph.upload(self._url, _pieces(chunk), headers=headers, timeout=_FRAGMENT_SECONDS)
             except GraphUnavailable as error:
                 problem, known = error.message, False
             else:
@@ -120,6 +121,12 @@ class SessionUpload:
             return _expected(json.loads(found), otherwise)
         except ValueError:
             raise _failed("its word on how far the upload got could not be read") from None
+
+
+async def _pieces(chunk: bytes) -> AsyncIterator[bytes]:
+    """Hand a fragment over in pieces: as a whole it would be copied several times on its way to the socket."""
+    for at in range(0, len(chunk), _PIECE):
+        yield chunk[at : at + _PIECE]
 
 
 class _Ahead:

@@ -29,7 +29,7 @@ class Member:
 
 @dataclass
 class Draft:
-    """The content of a message before it has a place in a chat."""
+    """The content of a message before it has a place in a chat. application: the bot that says it, if none of us."""
 
     content: str
     content_type: str = "html"
@@ -38,6 +38,7 @@ class Draft:
     hosted: dict[str, tuple[str, bytes]] = field(default_factory=dict)
     importance: str = "normal"
     subject: str | None = None
+    application: str = ""
 
 
 @dataclass

@@ -69,9 +69,7 @@ def _filters(options: Options) -> list[Comparison]:
     found = comparisons(text)
     for one in found:
         if one.name not in (*_TIMES, *_WORDS, *_FLAGS):
-            raise bad_request(
-                f"Could not find a property named '{one.name}' on type 'Microsoft.OutlookServices.Message'."
-            )
+            raise unknown_property(one.name)
         if one.name in _TIMES:
             one.moment()
     return found

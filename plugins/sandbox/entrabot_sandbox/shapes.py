@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 from urllib.parse import quote
+from uuid import NAMESPACE_DNS, uuid5
 
 from entrabot_sandbox.clock import iso
 from entrabot_sandbox.conversations import ALL_HISTORY, Chat, Member, Message, Reaction
@@ -68,7 +69,7 @@ def message_object(message: Message, chat: Chat, viewer: User, *, unknown_member
         "channelIdentity": None,
         "policyViolation": None,
         "eventDetail": event_detail(message),
-        "from": sender(message.sender, viewer),
+        "from": origin(message, viewer),
         "body": {"contentType": draft.content_type, "content": "" if deleted else draft.content},
         "attachments": [] if deleted else draft.attachments,
         "mentions": [] if deleted else draft.mentions,
@@ -89,9 +90,22 @@ def preview_object(message: Message, viewer: User, *, unknown_members: bool) -> 
             "contentType": message.draft.content_type,
             "content": "" if deleted else message.draft.content,
         },
-        "from": sender(message.sender, viewer),
+        "from": origin(message, viewer),
         "eventDetail": event_detail(message),
     }
+
+
+def origin(message: Message, viewer: User) -> Json | None:
+    """Who a message is from: a user, a bot, or nobody."""
+    if not message.draft.application:
+        return sender(message.sender, viewer)
+    bot = {
+        "@odata.type": "#microsoft.graph.teamworkApplicationIdentity",
+        "id": str(uuid5(NAMESPACE_DNS, message.draft.application)),
+        "displayName": message.draft.application,
+        "applicationIdentityType": "bot",
+    }
+    return {"application": bot, "device": None, "user": None}
 
 
 def sender(user: User | None, viewer: User) -> Json | None:

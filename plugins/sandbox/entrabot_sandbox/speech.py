@@ -9,6 +9,7 @@ import time
 from collections.abc import Awaitable, Callable
 from html import escape
 from typing import Any
+from uuid import uuid4
 
 from starlette.requests import Request
 
@@ -192,6 +193,8 @@ class Speech:
         _show_image(draft, body)
         if body.get("reply_to"):
             _quote(draft, _find(chat, str(body["reply_to"])))
+        _attach(draft, body.get("files") or [])
+        draft.application = str(body.get("bot") or "")
         return draft
 
     def _mention(self, draft: Draft, wanted: Any) -> None:
@@ -234,6 +237,24 @@ def _show_image(draft: Draft, body: Json) -> None:
         raise ControlError(400, "image must be base64.") from error
     draft.hosted = {"1": (str(body.get("image_type") or "image/png"), content)}
     draft.content += '<p><img src="../hostedContents/1/$value" alt="image" itemid="1"></p>'
+
+
+def _attach(draft: Draft, wanted: Any) -> None:
+    """Attach files by name and address, as Teams does after it has put them into a drive."""
+    if not isinstance(wanted, list) or not all(isinstance(file, dict) for file in wanted):
+        raise ControlError(400, "files must be a list of objects with name and url.")
+    for file in wanted:
+        attachment = {
+            "id": str(uuid4()),
+            "contentType": "reference",
+            "contentUrl": str(file.get("url") or ""),
+            "content": None,
+            "name": str(file.get("name") or ""),
+            "thumbnailUrl": None,
+            "teamsAppId": None,
+        }
+        draft.attachments.append(attachment)
+        draft.content += f'<attachment id="{attachment["id"]}"></attachment>'
 
 
 def _quote(draft: Draft, source: Message) -> None:

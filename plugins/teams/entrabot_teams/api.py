@@ -98,6 +98,30 @@ class ChatApi:
         answer = await self._host.graph.request("POST", chat_path(chat_id, "messages"), json=message)
         return answer.body if isinstance(answer.body, dict) else {}
 
+    async def message(self, chat_id: str, message_id: str) -> dict[str, Any]:
+        """Return one message."""
+        path = chat_path(chat_id, "messages", message_id)
+        answer = await self._host.graph.request("GET", path, headers=_NEW_KINDS)
+        return answer.body if isinstance(answer.body, dict) else {}
+
+    async def edit_message(
+        self, chat_id: str, message_id: str, message: dict[str, Any], timeout: float = 30.0
+    ) -> datetime:
+        """Put other content into a message; return when, on Graph's clock, at most a second late."""
+        path = chat_path(chat_id, "messages", message_id)
+        answer = await self._host.graph.request("PATCH", path, json=message, timeout=timeout)
+        served = http_moment(answer.headers.get("date", ""))
+        return served + timedelta(seconds=1) if served else self.now()
+
+    async def delete_message(self, chat_id: str, message_id: str) -> None:
+        """Delete a message. Graph knows this below a user only; below ``/chats`` it answers 405."""
+        await self._host.graph.request("POST", f"/me{chat_path(chat_id, 'messages', message_id, 'softDelete')}")
+
+    async def add_member(self, chat_id: str, user: str, tenant_id: str = "") -> None:
+        """Let somebody into a chat, who sees only what follows. Parameters as for `create_one_on_one`."""
+        member = self._member(user) | ({"tenantId": tenant_id} if tenant_id else {})
+        await self._host.graph.request("POST", chat_path(chat_id, "members"), json=member)
+
     async def create_one_on_one(self, own_id: str, user: str, tenant_id: str = "") -> dict[str, Any]:
         """Create the chat of two people, or return the one they have.
 

@@ -4,10 +4,10 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from entrabot_host import EntrabotError, GraphError, GraphUnavailable, Host, InvalidArgument, Principal
+from entrabot_host import EntrabotError, GraphError, GraphUnavailable, Host, Principal
 from entrabot_teams.api import ChatApi, explained
-from entrabot_teams.ids import check_chat_id, is_guid
-from entrabot_teams.tenants import home_address, home_tenant
+from entrabot_teams.ids import check_chat_id
+from entrabot_teams.tenants import foreign_tenant, home_address
 from entrabot_teams.watching import WatchedChats
 
 _REFUSED = {
@@ -37,11 +37,10 @@ class Chats:
         Replies are watched for from then on. Use the returned chat_id in every later call.
         """
         address = home_address(target_email)
-        if target_tenant_id and not is_guid(target_tenant_id):
-            raise InvalidArgument("target_tenant_id must be a tenant's GUID.", remedy="Leave it out; it is found.")
         me = await self._host.identity.me()
-        tenant = target_tenant_id.lower() or await self._tenant(address, me)
-        chat = await self._open(me, address, "" if tenant == me.tenant_id.lower() else tenant)
+        discover = self._host.identity.tenant_of
+        tenant = await foreign_tenant(address, target_tenant_id, me, discover, "target_email", "target_tenant_id")
+        chat = await self._open(me, address, tenant)
         chat_id = str(chat["id"])
         await self._watched.add([chat_id])
         await self._learn(chat_id, address, tenant, me)
@@ -51,12 +50,6 @@ class Chats:
             "target": address,
             "watched": True,
         }
-
-    async def _tenant(self, address: str, me: Principal) -> str:
-        domain, own_domain = (name.rpartition("@")[2].lower() for name in (address, me.user_name))
-        if domain == own_domain:
-            return me.tenant_id.lower()
-        return await home_tenant(address, self._host.identity.tenant_of)
 
     async def _open(self, me: Principal, address: str, tenant: str) -> dict[str, Any]:
         """Create the chat; Graph returns the existing one, so repeating after a broken connection is safe."""
@@ -78,9 +71,9 @@ class Chats:
         """Tell the host a federated sponsor's home id, which this chat proves.
 
         It does so only if discovery itself says that the address belongs to that tenant: anybody can set any address
-        in a tenant of his own. The chat is open either way, so that failures are logged only.
+        in a tenant of his own. The chat is open either way, so that failures are logged only. tenant: empty for ours.
         """
-        if tenant == me.tenant_id.lower():
+        if not tenant:
             return
         try:
             if not await self._is_sponsor(address) or await self._host.identity.tenant_of(_domain(address)) != tenant:

@@ -8,11 +8,17 @@ from typing import Any
 
 from entrabot_host import Health, Host
 from entrabot_teams.api import ChatApi
+from entrabot_teams.cards import Cards
 from entrabot_teams.changes import ChangeSource
 from entrabot_teams.chats import Chats
+from entrabot_teams.images import Images
+from entrabot_teams.membership import Membership
+from entrabot_teams.placeholders import Placeholders
+from entrabot_teams.posting import Posting
 from entrabot_teams.reading import Reading
 from entrabot_teams.sending import Sending
 from entrabot_teams.settings import TeamsSettings
+from entrabot_teams.thinking import Thinking
 from entrabot_teams.waiting import Waiting
 from entrabot_teams.watching import KEY, WatchedChats
 
@@ -28,7 +34,13 @@ class Teams:
         self.watched = WatchedChats(host)
         self.changes = ChangeSource(host, self._api, self.watched, self.settings)
         self.waiting = Waiting(host, self._api, self.watched, self.changes, self.settings)
-        self.sending = Sending(host, self._api, self.watched, self.changes, self.waiting)
+        posting = Posting(host, self._api, self.watched, self.changes)
+        self.placeholders = Placeholders()
+        self.sending = Sending(host, posting, self.waiting)
+        self.thinking = Thinking(host, posting, self.waiting, self.placeholders)
+        self.cards = Cards(posting, self.waiting)
+        self.images = Images(host)
+        self.membership = Membership(host, self._api)
         self.reading = Reading(host, self._api)
         self.chats = Chats(host, self._api, self.watched)
 

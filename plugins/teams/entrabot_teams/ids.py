@@ -9,6 +9,7 @@ from entrabot_host import InvalidArgument
 
 _CHAT_ID = re.compile(r"19:[A-Za-z0-9_.=+-]{1,300}@[A-Za-z0-9.]{1,60}")
 _GUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+_MESSAGE_ID = re.compile(r"[0-9]{1,20}")
 _ONE_ON_ONE = "@unq.gbl.spaces"
 _GROUP = "@thread.v2"
 
@@ -31,6 +32,20 @@ def check_chat_id(chat_id: str) -> None:
         raise InvalidArgument("chat_id does not have the form of a Teams chat id.", remedy=CHAT_ID_REMEDY)
 
 
+def check_message_id(message_id: str, argument: str = "message_id") -> None:
+    """Raise `InvalidArgument` unless the argument has the form of a message id: digits."""
+    if not _MESSAGE_ID.fullmatch(message_id):
+        raise InvalidArgument(
+            f"{argument} does not have the form of a Teams message id.",
+            remedy="Take it from the result of the tool that sent the message; it consists of digits.",
+        )
+
+
+def is_one_on_one(chat_id: str) -> bool:
+    """Whether this is the chat of two people, which takes no third."""
+    return chat_id.endswith(_ONE_ON_ONE)
+
+
 def is_guid(text: str) -> bool:
     """Whether ``text`` is an object or tenant id."""
     return bool(_GUID.fullmatch(text))
@@ -43,6 +58,6 @@ def chat_path(chat_id: str, *rest: str) -> str:
 
 def interaction_channel(chat_id: str) -> str:
     """Return the interaction log's word for the kind of chat."""
-    if chat_id.endswith(_ONE_ON_ONE):
+    if is_one_on_one(chat_id):
         return "teams_dm"
     return "teams_group" if chat_id.endswith(_GROUP) else "teams_unknown"

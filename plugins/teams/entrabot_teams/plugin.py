@@ -16,17 +16,26 @@ from entrabot_host import (
     Outbound,
     PromptFragment,
     Tool,
+    Wrapper,
     hookimpl,
 )
+from entrabot_teams.cards import SEND_CARD
+from entrabot_teams.discipline import wrapper_for
 from entrabot_teams.domain import Teams
 from entrabot_teams.prompt import FRAGMENT
+from entrabot_teams.reading import EXTERNAL as READ_EXTERNAL
 from entrabot_teams.replies import EXTERNAL
-from entrabot_teams.sending import AUDIT_ACTION
+from entrabot_teams.sending import SEND
+from entrabot_teams.thinking import ANNOUNCE, RESOLVE
 
 _READS = Hints(read_only=True, destructive=False, idempotent=True, open_world=True)
 _HEARS = Hints(read_only=True, destructive=False, idempotent=False, open_world=True)
 _OPENS = Hints(read_only=False, destructive=False, idempotent=True, open_world=True)
 _SENDS = Hints(read_only=False, destructive=False, idempotent=False, open_world=True)
+_REPLACES = Hints(read_only=False, destructive=True, idempotent=True, open_world=True)
+_RESOLVES = Hints(read_only=False, destructive=True, idempotent=False, open_world=True)
+_SEND = ("ChatMessage.Send", "Chat.Read")
+_CHANGE = ("Chat.ReadWrite",)
 
 
 @hookimpl
@@ -38,10 +47,54 @@ def register_tools(host: Host) -> Iterable[Tool]:
             teams.sending.send_teams_message,
             title="Send Teams message",
             hints=_SENDS,
-            permissions=("ChatMessage.Send", "Chat.Read"),
+            permissions=_SEND,
             external=EXTERNAL,
-            audit=Audit(action=AUDIT_ACTION, resource="chat_id"),
+            audit=Audit(action=SEND.action, resource="chat_id"),
             outbound=Outbound(text="message", conversation="chat_id"),
+        ),
+        Tool(
+            teams.thinking.post_thinking_placeholder,
+            title="Post placeholder",
+            hints=_SENDS,
+            permissions=_SEND,
+            external=(),
+            audit=Audit(action=ANNOUNCE.action, resource="chat_id"),
+            outbound=Outbound(text="text", conversation="chat_id"),
+        ),
+        Tool(
+            teams.thinking.update_placeholder,
+            title="Update placeholder",
+            hints=_REPLACES,
+            permissions=_CHANGE,
+            external=(),
+            audit=Audit(action="teams.update_placeholder", resource=_message_of),
+            outbound=Outbound(text="progress_text", conversation="chat_id"),
+        ),
+        Tool(
+            teams.thinking.resolve_placeholder,
+            title="Resolve placeholder",
+            hints=_RESOLVES,
+            permissions=(*_CHANGE, "ChatMessage.Send"),
+            external=(),
+            audit=Audit(action=RESOLVE.action, resource=_message_of),
+            outbound=Outbound(text="final_message", conversation="chat_id"),
+        ),
+        Tool(
+            teams.sending.delete_teams_message,
+            title="Delete Teams message",
+            hints=_REPLACES,
+            permissions=_CHANGE,
+            external=(),
+            audit=Audit(action="teams.delete_message", resource=_message_of),
+        ),
+        Tool(
+            teams.cards.send_card,
+            title="Send card",
+            hints=_SENDS,
+            permissions=_SEND,
+            external=(),
+            audit=Audit(action=SEND_CARD.action, resource="chat_id"),
+            outbound=Outbound(text="title", conversation="chat_id"),
         ),
         Tool(
             teams.chats.list_chat_members,
@@ -49,6 +102,15 @@ def register_tools(host: Host) -> Iterable[Tool]:
             hints=_READS,
             permissions=("Chat.Read",),
             external=("members[].name", "members[].email"),
+        ),
+        Tool(
+            teams.membership.add_teams_member,
+            title="Add chat member",
+            hints=_SENDS,
+            permissions=("ChatMember.ReadWrite", "Chat.Read"),
+            external=(),
+            audit=Audit(action="teams.add_member", resource=lambda given: f"{given['chat_id']} {given['email']}"),
+            needs=("sponsor-presence",),
         ),
         Tool(
             teams.chats.create_chat,
@@ -63,7 +125,7 @@ def register_tools(host: Host) -> Iterable[Tool]:
             title="Read Teams messages",
             hints=_READS,
             permissions=("Chat.Read",),
-            external=("messages[].content", "messages[].from"),
+            external=READ_EXTERNAL,
         ),
         Tool(
             teams.waiting.watch_teams_replies,
@@ -79,7 +141,25 @@ def register_tools(host: Host) -> Iterable[Tool]:
             permissions=("Chat.Read",),
             external=EXTERNAL,
         ),
+        Tool(
+            teams.images.view_image,
+            title="View image",
+            hints=_READS,
+            permissions=("Chat.Read",),
+            external=(),
+        ),
     ]
+
+
+def _message_of(given: Mapping[str, Any]) -> str:
+    """What the audit log names for a change to a message: the chat, and the message in it."""
+    return f"{given['chat_id']} {given.get('placeholder_id') or given.get('message_id')}"
+
+
+@hookimpl
+def wrap_tool(tool: Tool, host: Host) -> Wrapper | None:
+    """Reminding the agent of placeholders."""
+    return wrapper_for(tool, host)
 
 
 @hookimpl

@@ -76,7 +76,14 @@ async def news(reading: Reading, position: Position, me: Principal, chat_id: str
     agent was let into the chat.
     """
     found = await anyio.to_thread.run_sync(_news, reading, position, me, chat_id)
-    return [replace(message, sender_address=people.address_of(message.sender_id)) for message in found]
+    return [
+        replace(
+            message,
+            sender_name=message.sender_name or people.name_of(message.sender_id),
+            sender_address=people.address_of(message.sender_id),
+        )
+        for message in found
+    ]
 
 
 def _news(reading: Reading, position: Position, me: Principal, chat_id: str) -> list[Message]:

@@ -1,5 +1,7 @@
 """Settings of the Teams plugin."""
 
+from typing import Literal
+
 from pydantic import BaseModel, Field
 
 LONGEST_WAIT = 280
@@ -7,7 +9,7 @@ LONGEST_WAIT = 280
 
 
 class TeamsSettings(BaseModel):
-    """How often chats are looked at, and how long a send waits for an answer; in seconds."""
+    """How often chats are looked at and how long a send waits for an answer, in seconds; and how strict to be."""
 
     poll_seconds: float = Field(
         default=5.0, ge=2.0, le=300.0, description="Seconds between two looks at all chats for new messages"
@@ -26,4 +28,9 @@ class TeamsSettings(BaseModel):
         le=LONGEST_WAIT,
         description="Seconds a send waits for a sponsor's reply where the host shows no pushes; 0 never waits. "
         "Several hosts give a call up after 60 seconds",
+    )
+    placeholders: Literal["off", "warn", "refuse"] = Field(
+        default="warn",
+        description="What happens to a long message in a chat without a placeholder in the last five minutes: "
+        "off (nothing), warn (it is sent, the result says so) or refuse (it is not sent)",
     )

@@ -1,7 +1,7 @@
 """Teams' HTML to plain text, and the mention tags in it.
 
 The parser is justhtml's event stream: it never recurses and takes time in proportion to its input, which matters for
-text that strangers write. Both functions hold the interpreter for some milliseconds: call them in a worker thread.
+text that strangers write. All functions hold the interpreter for some milliseconds: call them in a worker thread.
 """
 
 from __future__ import annotations
@@ -70,13 +70,22 @@ def html_to_text(html: str, attachments: Mapping[str, str] | None = None) -> str
 
 def mention_tags(html: str) -> list[str]:
     """Return the ``id`` of every ``<at>`` tag in order, empty for a tag without one."""
+    return _attributes(html, "at", "id")
+
+
+def image_sources(html: str) -> list[str]:
+    """Return the ``src`` of every image in order, empty for one without."""
+    return _attributes(html[:MAX_HTML], "img", "src")
+
+
+def _attributes(html: str, element: str, attribute: str) -> list[str]:
     from justhtml import stream
 
     found = []
     for event in stream(html):
         match event:
-            case ("start", (name, attributes)) if name.lower() == "at":
-                found.append((attributes.get("id") or "").strip())
+            case ("start", (name, attributes)) if name.lower() == element:
+                found.append((attributes.get(attribute) or "").strip())
     return found
 
 

@@ -31,10 +31,20 @@ class Kind(StrEnum):
 
 
 @dataclass(frozen=True)
+class File:
+    """An attachment with an address of its own: a file in somebody's drive, for the most part."""
+
+    name: str
+    url: str
+
+
+@dataclass(frozen=True)
 class ChatMessage:
     """One row of a chat's message list. Times are aware; ``content`` is what Graph holds, HTML if ``is_html``.
 
-    quoted: ids of the messages it answers. added: object ids of people whom a system event let in.
+    quoted: ids of the messages it answers. attachments: what stands for each in the text, by its id; files: those that
+    have an address. event: what a system event is, with who did it to whom (object ids) in actor and affected.
+    marked: one of its cards says that the agent made it.
     """
 
     id: str
@@ -48,10 +58,19 @@ class ChatMessage:
     sender_tenant: str = ""
     sender_name: str = ""
     event: str = ""
-    added: frozenset[str] = frozenset()
+    actor: str = ""
+    affected: tuple[str, ...] = ()
+    topic: str = ""
     mentioned: frozenset[str] = frozenset()
     quoted: tuple[str, ...] = ()
     attachments: Mapping[str, str] = field(default_factory=dict, repr=False)
+    files: tuple[File, ...] = ()
+    marked: bool = False
+
+    @property
+    def added(self) -> frozenset[str]:
+        """Object ids of the people whom a system event let in."""
+        return frozenset(self.affected if self.event in ("membersAdded", "membersJoined") else ())
 
     def text(self) -> str:
         """Return the plain text. Parses HTML: call it in a worker thread."""
@@ -65,7 +84,7 @@ class ChatMessage:
         """Whether the agent wrote it. In a person's name only the prefix tells his words from the agent's."""
         if self.sender_id != me.user_id:
             return False
-        return me.attribution is Attribution.AGENT or self.text().startswith(OWN_PREFIX)
+        return me.attribution is Attribution.AGENT or self.marked or self.text().startswith(OWN_PREFIX)
 
 
 def message_of(row: Any) -> ChatMessage | None:
@@ -89,10 +108,14 @@ def message_of(row: Any) -> ChatMessage | None:
         sender_tenant=_text(sender.get("tenantId")),
         sender_name=_text(sender.get("displayName")),
         event=_event(detail),
-        added=_people(detail.get("members")) if _event(detail) in ("membersAdded", "membersJoined") else frozenset(),
+        actor=_text(_mapping(_mapping(detail.get("initiator")).get("user")).get("id")),
+        affected=_people(detail.get("members")),
+        topic=_text(detail.get("chatDisplayName")),
         mentioned=frozenset(_mentioned(item) for item in _rows(row.get("mentions"))) - {""},
         quoted=tuple(quoted for item in attachments if (quoted := _quoted(item))),
         attachments={_text(item.get("id")): _shown(item) for item in attachments},
+        files=tuple(file for item in attachments if (file := _file(item))),
+        marked=any(_card_text(item).startswith(OWN_PREFIX) for item in attachments),
     )
 
 
@@ -121,8 +144,8 @@ def _event(detail: Json) -> str:
     return _text(detail.get("@odata.type")).rpartition(".")[2].removesuffix("EventMessageDetail")
 
 
-def _people(rows: Any) -> frozenset[str]:
-    return frozenset(_text(_mapping(row).get("id")) for row in _rows(rows)) - {""}
+def _people(rows: Any) -> tuple[str, ...]:
+    return tuple(found for row in _rows(rows) if (found := _text(_mapping(row).get("id"))))
 
 
 def _mentioned(item: Any) -> str:
@@ -136,7 +159,7 @@ def _quoted(attachment: Json) -> str:
 
 
 def _reference(attachment: Json) -> Json:
-    """Read what a quotation holds besides its id: JSON in a string."""
+    """Read what a quotation or a card holds: JSON in a string."""
     try:
         return _mapping(json.loads(_text(attachment.get("content")) or "{}"))
     except (ValueError, RecursionError):
@@ -161,7 +184,19 @@ def _shown(attachment: Json) -> str:
     if kind == "forwardedMessageReference":
         return "[forwarded message]"
     label = "card" if ".card." in kind else "attachment"
-    return f"[{label}: {name}]" if name else f"[{label}]"
+    what = " ".join((name or _card_text(attachment)).split())[:_PREVIEW]
+    return f"[{label}: {what}]" if what else f"[{label}]"
+
+
+def _card_text(attachment: Json) -> str:
+    """What a card says where cards cannot be shown."""
+    is_card = _text(attachment.get("contentType")) == "application/vnd.microsoft.card.adaptive"
+    return _text(_reference(attachment).get("fallbackText")) if is_card else ""
+
+
+def _file(attachment: Json) -> File | None:
+    url = _text(attachment.get("contentUrl"))
+    return File(_text(attachment.get("name")), url) if url.startswith("https://") else None
 
 
 @dataclass(frozen=True)

@@ -29,6 +29,7 @@ class Interposer:
     always: Fault | None = None
     late: list[tuple[web.Request, bytes]] = field(default_factory=list)
     seen: list[tuple[str, str, str]] = field(default_factory=list)
+    over: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         body = await request.read()
@@ -66,9 +67,9 @@ def answers(status: int, code: str = "", **headers: str) -> Fault:
 
 
 async def hangs(between: Interposer, request: web.Request, body: bytes) -> web.StreamResponse:
-    """Never answer."""
-    await asyncio.Event().wait()
-    raise AssertionError
+    """Never answer, until the end."""
+    await between.over.wait()
+    return await breaks(between, request, body)
 
 
 async def breaks(between: Interposer, request: web.Request, body: bytes) -> web.StreamResponse:
@@ -124,4 +125,5 @@ async def interposed(azurite: Azurite) -> AsyncIterator[Interposer]:
         try:
             yield between
         finally:
+            between.over.set()
             await runner.cleanup()

@@ -129,6 +129,19 @@ async def test_an_append_fences_a_compaction_that_read_before_it(backend: BlobBa
         await backend.write("log", b"compacted", if_match=entry.etag)
 
 
+async def test_a_large_value_is_visible_at_once_and_conditional(backend: BlobBackend) -> None:
+    data = b"x" * (3 << 20)
+    old = await backend.write("large", data, if_absent=True)
+    with pytest.raises(ConcurrencyError):
+        await backend.write("large", data, if_absent=True)
+    await backend.append("large", b"line")
+    with pytest.raises(ConcurrencyError):
+        await backend.write("large", data, if_match=old)
+    entry = await backend.read("large")
+    assert entry is not None
+    assert entry.data == data + b"\nline\n"
+
+
 async def test_age_is_on_the_services_clock(backend: BlobBackend, monkeypatch: pytest.MonkeyPatch) -> None:
     await backend.write("a", b"1")
     real = time.time

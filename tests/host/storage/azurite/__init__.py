@@ -85,6 +85,16 @@ class Azurite:
         access = lambda: BlobAccess(stand_in_cloud(), self.ca_bundle, token)  # noqa: E731
         return BlobBackend(Connection(endpoint or self.endpoint, container, access, patience=patience), limits)
 
+    def settings(self, container: str, tenant_ca: str, folder: Path, endpoint: str = "") -> dict[str, str]:
+        """A server's settings for it, beside a tenant: both certificates are trusted."""
+        bundle = folder / "both.pem"
+        bundle.write_bytes(Path(tenant_ca).read_bytes() + Path(self.ca_bundle).read_bytes())
+        return {
+            "ENTRABOT_CA_BUNDLE": str(bundle),
+            "ENTRABOT_BLOB_ENDPOINT": endpoint or self.endpoint,
+            "ENTRABOT_BLOB_CONTAINER": container,
+        }
+
     async def make(self, container: str) -> str:
         """Make a container."""
         backend = self.backend(container)

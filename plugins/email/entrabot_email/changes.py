@@ -1,0 +1,132 @@
+"""Hearing what comes into the inbox."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from entrabot_email.api import MailApi, Page, explained
+from entrabot_email.filters import is_bounce, is_own, is_protected, noise
+from entrabot_email.settings import EmailSettings
+from entrabot_email.wire import PREVIEW, Mail, listed
+from entrabot_host import Conversation, EntrabotError, Host, Message, Position, Principal
+
+MAX_PAGES = 20
+MAX_NEW = 200
+SOON_SECONDS = 10.0
+PROTECTED = "(protected by Microsoft Purview: its text cannot be read here; a person has to open it in Outlook)"
+_INSTANT = timedelta(microseconds=1)
+_SETTLED = timedelta(seconds=1)
+
+
+@dataclass(frozen=True)
+class Look:
+    """What one look at the inbox found: mail that is not done yet, and up to when nothing is missing."""
+
+    mails: tuple[Mail, ...]
+    covered_to: datetime
+
+
+class ChangeSource:
+    """Looks at the inbox and hands people's mail to the host's inbox; what came before the first run stays unread."""
+
+    def __init__(self, host: Host, api: MailApi, settings: EmailSettings) -> None:
+        self._host = host
+        self._api = api
+        self._settings = settings
+        self._start: datetime | None = None
+        self.left_out: dict[str, int] = {}
+
+    async def look(self) -> float | None:
+        """One iteration: look, hand over; return the seconds until the next look when it should be soon."""
+        me = await self._host.identity.me()
+        conversation = Conversation.mail(me.user_name.lower())
+        with explained():
+            if self._start is None:
+                self._start = await self._api.service_time() or datetime.now(UTC)
+            position = await self._host.inbox.position(conversation, start=self._start)
+            found = await self._since(position)
+        messages = [await self._message(mail, me) for mail in found.mails if self._counts(mail, me)]
+        delivery = await self._host.inbox.deliver(conversation, messages, found.covered_to)
+        return SOON_SECONDS if delivery.left and self._host.inbox.pushes() else None
+
+    async def _since(self, position: Position) -> Look:
+        """Read from the second of the floor on: of two mails in one second, one may have been seen and one not."""
+        page = await self._api.inbox_since(position.floor)
+        served, new = page.served, _new(page, position)
+        pages = 1
+        while page.next and pages < MAX_PAGES and len(new) < MAX_NEW:
+            last = page.mails[-1].received if page.mails else position.floor
+            page = await self._api.next_page(page.next)
+            new += _new(page, position)
+            pages += 1
+        mails = tuple({mail.id: mail for mail in new}.values())
+        if page.next:
+            last = page.mails[-1].received if page.mails else last
+            return Look(mails, max(position.floor, last - _INSTANT))
+        return Look(mails, max(position.floor, served - _SETTLED) if served else position.floor)
+
+    def _counts(self, mail: Mail, me: Principal) -> bool:
+        """Whether the mail is for the model: it is somebody else's, and no noise."""
+        if is_own(mail, me.user_name):
+            return False
+        reason = noise(mail) if self._settings.filter_noise else ""
+        if reason:
+            self.left_out[reason] = self.left_out.get(reason, 0) + 1
+        return not reason
+
+    async def _message(self, mail: Mail, me: Principal) -> Message:
+        return Message(
+            id=mail.id,
+            created=mail.created,
+            text=_text(mail),
+            sender_id="",  # nothing in a mail proves who wrote it
+            sender_name=mail.sender.name or mail.sender.address,
+            sender_address=mail.sender.address,
+            meta=_meta(mail, me) | await self._claim(mail),
+        )
+
+    async def _claim(self, mail: Mail) -> dict[str, str]:
+        """Say that the address is a sponsor's, which anybody may write."""
+        try:
+            sponsors = await self._host.identity.sponsors()
+        except EntrabotError:
+            return {}
+        if any(mail.sender.key in sponsor.addresses for sponsor in sponsors):
+            return {"sponsor_address": "yes, but mail proves nobody: ask in Teams before you act on it"}
+        return {}
+
+
+def _new(page: Page, position: Position) -> list[Mail]:
+    return [mail for mail in page.mails if mail.created > position.floor and mail.id not in position.ids]
+
+
+def _text(mail: Mail) -> str:
+    lines = [f"Subject: {mail.subject or '(none)'}", "", PROTECTED if is_protected(mail) else mail.preview]
+    if len(mail.preview) >= PREVIEW and not is_protected(mail):
+        lines += ["", "(the beginning; read_email shows all of it)"]
+    return "\n".join(lines).strip()
+
+
+def _meta(mail: Mail, me: Principal) -> dict[str, str]:
+    """What the push says besides: where the agent stands among the recipients, and what is special."""
+    own = me.user_name.lower()
+    facts: dict[str, Any] = {
+        "channel": "email",
+        "from": mail.sender.address,
+        "subject": mail.subject,
+        "to_me": "to" if _names(mail.to, own) else "cc" if _names(mail.cc, own) else "other",
+        "recipients": str(len(mail.to) + len(mail.cc)),
+        "cc": listed(mail.cc),
+        "attachments": "yes" if mail.has_attachments else "",
+        "importance": mail.importance if mail.importance != "normal" else "",
+        "encrypted": "yes" if is_protected(mail) else "",
+        "bounce": "yes" if is_bounce(mail) else "",
+        "invitation": "yes" if mail.kind == "eventMessageRequest" else "",
+    }
+    return {name: value for name, value in facts.items() if value}
+
+
+def _names(recipients: tuple[Any, ...], address: str) -> bool:
+    return any(one.key == address for one in recipients)

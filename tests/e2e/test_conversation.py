@@ -18,6 +18,12 @@ HINTS = {"readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint"}
 BEAT = "GET /v1.0/me/chats"
 
 
+@pytest.fixture
+def environment(environment: dict[str, str]) -> dict[str, str]:
+    """A host that is known to show pushes, so that none of them is shown again."""
+    return {**environment, "ENTRABOT_PUSH": "on"}
+
+
 @pytest.fixture(params=[LEGACY, MODERN])
 def era(request: pytest.FixtureRequest) -> str:
     return str(request.param)

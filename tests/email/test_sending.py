@@ -17,7 +17,8 @@ from tests.email.parts import inbox_of, until, write
 
 def logged(folder: Path) -> list[dict[str, Any]]:
     path = folder / "data" / "interactions" / f"{datetime.now(UTC):%Y-%m-%d}.jsonl"
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    return [line for line in lines if line["direction"] == "outbound"]
 
 
 async def test_a_mail_arrives_and_is_written_down(

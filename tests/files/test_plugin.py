@@ -93,7 +93,7 @@ async def no_audit(*_: object) -> str:
 
 def assembled(*, hearing: bool = True, **environment: str) -> Assembly:
     modules: dict[str, Any] = {"files": plugin} | ({"hearing": Hearing()} if hearing else {})
-    loaded = [Loaded(Installed(name, name, "1", lambda: module), module) for name, module in modules.items()]
+    loaded = [Loaded(Installed(name, name, "1", object), module) for name, module in modules.items()]
     hosts = {name: Host(**environment) for name in modules}
     return assemble(loaded, hosts.__getitem__, Selection(), innermost=Calls(write_audit=no_audit).innermost)
 

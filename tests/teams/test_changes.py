@@ -14,6 +14,7 @@ from entrabot_teams import changes
 from entrabot_teams.api import ChatApi
 from entrabot_teams.changes import ChangeSource
 from entrabot_teams.chatstate import GIVE_UP_SECONDS
+from entrabot_teams.posting import Posting
 from entrabot_teams.sending import Sending
 from entrabot_teams.settings import TeamsSettings
 from entrabot_teams.waiting import Waiting
@@ -196,7 +197,8 @@ async def test_what_was_said_just_before_our_own_message(ear: Ear, host: PlainHo
     await sandbox.say("bob", "wait!", chat=chat)
     api = ChatApi(host)
     waiting = Waiting(host, api, ear.watched, ear.source, TeamsSettings())
-    await Sending(host, api, ear.watched, ear.source, waiting).send_teams_message("<p>Done.</p>", chat_id=chat)
+    sending = Sending(host, Posting(host, api, ear.watched, ear.source), waiting)
+    await sending.send_teams_message("<p>Done.</p>", chat_id=chat)
     await ear.beat()
     assert host.inbox.texts() == ["old 0", "wait!"]
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from entrabot_sandbox.client import Sandbox
 from entrabot_teams.domain import Teams
+from entrabot_teams.people import AddressBook
 from entrabot_teams.reading import show
 from entrabot_teams.wire import Kind, head_of, message_of, messages_of
 from hypothesis import given
@@ -169,7 +170,8 @@ def test_nothing_that_graph_says_breaks_the_reader(changes: dict[str, Any], othe
         dict.fromkeys(("ENTRABOT_AGENT_USER_ID", "ENTRABOT_AGENT_UPN", "ENTRABOT_TENANT_ID", "ENTRABOT_AGENT_ID"), "u1")
     )
     for message in messages_of([row(**changes), other, *(other if isinstance(other, list) else [])]):
-        assert isinstance(show(message, me)["content"], str)
+        shown = show(message, me=me, people=AddressBook(), graph_root="https://graph.microsoft.com/v1.0")
+        assert isinstance(shown["content"], str)
     messages_of(other)
     head_of(other)
     head_of({"id": "x", "lastMessagePreview": other})

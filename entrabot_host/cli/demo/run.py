@@ -17,6 +17,8 @@ from entrabot_host.testing.tenant import Tenant
 
 _WHOLE_DEMO_SECONDS = 120.0
 _QUIET_SECONDS = 1.0
+_LIVELY = {"ENTRABOT_LIVE_POLL_SECONDS": "1", "ENTRABOT_TEAMS_WAIT_SECONDS": "6"}
+"""A demo is impatient: messages are looked for every second, and answers awaited for six."""
 _ENVELOPE = re.compile(rf"‹/?{MARKER}[^›]*›\s*")
 
 
@@ -50,13 +52,17 @@ def _first(error: BaseException) -> str:
 
 
 async def _play(stage: Stage, tenant: Tenant, errlog: TextIO) -> None:
-    async with launched(tenant.environment, errlog=errlog) as host:
+    environment = {**tenant.environment, **_LIVELY}
+    async with launched(environment, errlog=errlog) as host:
         play = Play(stage, host, tenant)
         await play.identity()
         chat = await play.direct_message()
         await play.reply(chat)
         group = await play.group()
         await play.stranger(group)
+        async with launched(environment, name="codex-mcp-client", errlog=errlog) as other:
+            chat = await play.second_host(other)
+            await play.old_yes(other, chat)
         await play.records()
 
 
@@ -70,6 +76,7 @@ class Play:
         self._audit = Path(tenant.environment["ENTRABOT_AUDIT_DIR"])
         self._sponsor = tenant.people["alice"]
         self._colleague = tenant.people["bob"]
+        self._partner = tenant.people["carol"]
 
     async def identity(self) -> None:
         """Who am I?"""
@@ -157,9 +164,47 @@ class Play:
         with self._stage.promise("the same when it is read on request"):
             expect(newest["content"].count(MARKER) == 2, "the envelope is missing")
 
+    async def second_host(self, other: Agent) -> str:
+        """Two hosts on one machine; the second cannot show pushes."""
+        self._stage.scene("6  A second host at the same time, one that cannot show pushes")
+        self._stage.does(f"create_chat(target_email={self._partner['mail']!r})   a sponsor in another tenant")
+        chat = str((await other.call("create_chat", target_email=self._partner["mail"]))["chat_id"])
+        question, answer = "Shall I publish the release notes?", "Yes, publish them."
+        asking = asyncio.create_task(self._ask(other, chat, question))
+        await self._humans.message_from_agent(chat, question)
+        await self._humans.say("carol", answer, chat)
+        self._stage.says("sponsor", self._partner["name"], answer)
+        with self._stage.promise("the answer comes inline, as the result of the tool that asked"):
+            result = await asking
+            expect(answer in result.get("sponsor_reply", {}).get("content", ""), f"the result was {result}")
+        with self._stage.promise("and the first host is not disturbed: each chat stays with the host that talks there"):
+            await self._silence()
+        return chat
+
+    async def old_yes(self, other: Agent, chat: str) -> None:
+        """A late answer is no answer to the next question."""
+        self._stage.scene("7  An old yes does not answer a new question")
+        with self._stage.promise("an unanswered question is given up in time, and not sent again"):
+            result = await self._ask(other, chat, "May I delete the old branch?")
+            expect("sponsor_reply" not in result, "an answer came from nowhere")
+            expect("NOT" in result["_next_action"], "nothing tells the model not to repeat it")
+        late = "Yes!"
+        await self._humans.say("carol", late, chat)
+        self._stage.says("sponsor", self._partner["name"], f"{late}   (late)")
+        with self._stage.promise("handed over with the next result, as an earlier message and not as its answer"):
+            result = await self._ask(other, chat, "May I delete the release branch, too?")
+            earlier = [message["content"] for message in result.get("earlier_messages", [])]
+            expect("sponsor_reply" not in result, "the old yes passes for an answer")
+            expect(any(late in content for content in earlier), f"the late answer is missing: {result}")
+
+    async def _ask(self, host: Agent, chat: str, question: str) -> dict[str, Any]:
+        self._stage.does("send_teams_message(chat_id=…)   waits for the answer")
+        self._stage.says("agent", "Agent", question)
+        return dict(await host.call("send_teams_message", message=question, chat_id=chat))
+
     async def records(self) -> None:
         """What was done is on record."""
-        self._stage.scene("6  On the record")
+        self._stage.scene("8  On the record")
         lines = await asyncio.to_thread(self._audit_lines)
         shown = [line for line in lines if line["outcome"] != "pending"]
         self._stage.table(
@@ -169,7 +214,7 @@ class Play:
                     line["timestamp"][11:19],
                     line["action"],
                     line["outcome"],
-                    f"{line['attribution_type']} {line['agent_id']}",
+                    f"{line['attribution_type']} {line['agent_id'][:8]}…",
                 )
                 for line in shown
             ],

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
 from datetime import datetime
 from functools import cached_property
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from entrabot_host.assembly import Assembly
 from entrabot_host.auth.provider import Attribution
@@ -21,17 +21,11 @@ from entrabot_host.background import Supervisor
 from entrabot_host.calls import Carrier
 from entrabot_host.clock import Clock, SystemClock
 from entrabot_host.config import Config
-from entrabot_host.delivery.book import boot_clock
-from entrabot_host.delivery.capability import Capability
-from entrabot_host.delivery.inbox import ChannelSink, InboxFacet, InboxService
-from entrabot_host.delivery.settings import DeliverySettings
 from entrabot_host.delivery.sleep import SleepWatch
-from entrabot_host.delivery.start import Beginnings
 from entrabot_host.discovery import HOST, STRICT, Installed, switch
 from entrabot_host.errors import AttributionError, AuthError, EntrabotError, NotStarted, PluginError
 from entrabot_host.failures import Failures
 from entrabot_host.folders import Folders
-from entrabot_host.graph.client import GraphClient
 from entrabot_host.host import (
     Conversation,
     Direction,
@@ -44,23 +38,25 @@ from entrabot_host.host import (
     Sponsor,
     Store,
 )
-from entrabot_host.identity.authorization import Authorizer, Grant
-from entrabot_host.identity.bindings import Bindings
-from entrabot_host.identity.facet import IdentityFacet
-from entrabot_host.identity.session import Session
 from entrabot_host.identity.settings import AgentUserSettings, BehaviourSettings, SponsorSettings
-from entrabot_host.identity.sponsors import SponsorDirectory
-from entrabot_host.identity.tenants import TenantFinder
-from entrabot_host.records.audit import AuditLog
-from entrabot_host.records.facet import RecordsFacet
-from entrabot_host.records.interactions import InteractionLog
 from entrabot_host.security.clouds import Cloud, CloudSettings, resolve_cloud
 from entrabot_host.security.settings import EnvelopeSettings
-from entrabot_host.storage.backend import MemoryBackend
-from entrabot_host.storage.blob_credential import BlobAccess
 from entrabot_host.storage.facet import OwnedKeys, StoreFacet
 from entrabot_host.storage.settings import StorageSettings, open_backend
 from entrabot_host.tasks import Gate, Health
+
+if TYPE_CHECKING:  # imported where they are first needed: none of it before the client has its first answers
+    from entrabot_host.delivery.inbox import ChannelSink, InboxService
+    from entrabot_host.graph.client import GraphClient
+    from entrabot_host.identity.authorization import Authorizer, Grant
+    from entrabot_host.identity.bindings import Bindings
+    from entrabot_host.identity.session import Session
+    from entrabot_host.identity.sponsors import SponsorDirectory
+    from entrabot_host.identity.tenants import TenantFinder
+    from entrabot_host.records.audit import AuditLog
+    from entrabot_host.records.interactions import InteractionLog
+    from entrabot_host.storage.backend import MemoryBackend
+    from entrabot_host.storage.blob_credential import BlobAccess
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -136,6 +132,8 @@ class Runtime:
     @cached_property
     def session(self) -> Session:
         """The signed-in identity, and its tokens."""
+        from entrabot_host.identity.session import Session
+
         if self._assembly is None:
             raise NotStarted("The session was used while plugins are being assembled.")
         return Session([part.auth for part in self._assembly.contributions if part.auth is not None])
@@ -143,45 +141,66 @@ class Runtime:
     @cached_property
     def graph(self) -> GraphClient:
         """The one Graph client. Raises `SettingsError`."""
+        from entrabot_host.graph.client import GraphClient
+
         return GraphClient(self.cloud, self.session, ca_bundle=self._config.load(CloudSettings).ca_bundle)
 
     @cached_property
     def sponsors(self) -> SponsorDirectory:
         """The agent's sponsors."""
+        from entrabot_host.identity.sponsors import SponsorDirectory
+
         settings = self._config.load(SponsorSettings)
         return SponsorDirectory(self.session, self.graph, settings, self.store(HOST))
 
     @cached_property
     def bindings(self) -> Bindings:
         """Which sponsor spoke last in which conversation."""
+        from entrabot_host.identity.bindings import Bindings
+
         return Bindings(self._config.load(BehaviourSettings).sponsor_binding_seconds, self.now)
 
     @cached_property
     def identity(self) -> Identity:
         """The identity facet, shared by all plugins."""
+        from entrabot_host.identity.facet import IdentityFacet
+
         return IdentityFacet(self.session, self.sponsors, self._authorizer, self._tenants)
 
     @cached_property
     def _authorizer(self) -> Authorizer:
+        from entrabot_host.identity.authorization import Authorizer
+
         return Authorizer(self.session, self.sponsors, self.bindings, self.graph, granted=self._granted)
 
     @cached_property
     def _tenants(self) -> TenantFinder:
+        from entrabot_host.identity.tenants import TenantFinder
+
         return TenantFinder(self.cloud, self._config.load(CloudSettings).ca_bundle)
 
     @cached_property
     def audit_log(self) -> AuditLog:
         """The audit log; always on this machine."""
+        from entrabot_host.records.audit import AuditLog
+
         return AuditLog(self.folders.audit, self._agent_id)
 
     @cached_property
     def interactions(self) -> InteractionLog:
         """The interaction log."""
+        from entrabot_host.records.interactions import InteractionLog
+
         return InteractionLog(self.backend)
 
     @cached_property
     def inbox_service(self) -> InboxService:
         """Delivery of people's messages to this session."""
+        from entrabot_host.delivery.book import boot_clock
+        from entrabot_host.delivery.capability import Capability
+        from entrabot_host.delivery.inbox import InboxService
+        from entrabot_host.delivery.settings import DeliverySettings
+
         delivery = self._config.load(DeliverySettings)
         return InboxService(
             backend_source=self.backend,
@@ -212,10 +231,14 @@ class Runtime:
 
     def records(self, plugin: str) -> Records:
         """The records facet of one plugin."""
+        from entrabot_host.records.facet import RecordsFacet
+
         return RecordsFacet(plugin, self.write_audit, self.interactions)
 
     def inbox(self, plugin: str) -> Inbox:
         """The inbox facet of one plugin."""
+        from entrabot_host.delivery.inbox import InboxFacet
+
         return InboxFacet(plugin, self.inbox_service)
 
     async def backend(self) -> MemoryBackend:
@@ -235,6 +258,8 @@ class Runtime:
 
     def blob_access(self) -> BlobAccess:
         """How Azure Blob Storage is reached as the agent. Raises `SettingsError`."""
+        from entrabot_host.storage.blob_credential import BlobAccess
+
         return BlobAccess(self.cloud, self._config.load(CloudSettings).ca_bundle, self.session.token)
 
     def now(self) -> datetime:
@@ -267,6 +292,8 @@ class Runtime:
 
     async def _begin_to_hear(self) -> None:
         """From this moment on people are heard, on Graph's clock: the sponsors are asked for first, so it is known."""
+        from entrabot_host.delivery.start import Beginnings
+
         await self.session.principal()
         with suppress(EntrabotError):
             await self.sponsors.sponsors()

@@ -1,16 +1,13 @@
-"""A tenant as at its start, and a host that can read its interaction log."""
+"""A tenant as at its start, and servers that have looked at their mail."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from datetime import date
 from typing import Any
 
 import pytest
 
-from entrabot_host.records.facet import RecordsFacet
 from tests.email.parts import looks, until
 
 Mailing = Callable[..., AbstractAsyncContextManager[Any]]
@@ -21,19 +18,6 @@ async def tenant(entrabot_tenant: Any) -> Any:
     await entrabot_tenant.reset()
     await entrabot_tenant.control("DELETE", "/requests")
     return entrabot_tenant
-
-
-@pytest.fixture(autouse=True)
-def readable(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Stand in for the reading of the log where this host's records do not offer it."""
-
-    async def interactions(self: Any, day: date) -> list[Any]:
-        backend = await self._interactions._backend()
-        entry = await backend.read(f"interactions/{day:%Y-%m-%d}.jsonl")
-        return [json.loads(line) for line in entry.data.splitlines()] if entry else []
-
-    if not hasattr(RecordsFacet, "interactions"):
-        monkeypatch.setattr(RecordsFacet, "interactions", interactions, raising=False)
 
 
 @pytest.fixture

@@ -30,7 +30,7 @@ DOCUMENTED = {
     "read_email": [("message_id", "string", None), ("mailbox", "string", "")],
     "run_daily_summary": [("day", "string", ""), ("send", "boolean", True)],
 }
-HEAVY = ("httpx", "msal", "mcp", "azure", "zoneinfo")
+HEAVY = ("httpx", "msal", "mcp", "azure", "justhtml")
 
 
 async def test_names_parameters_types_and_defaults(entrabot: Callable[..., Any]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from html.parser import HTMLParser
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,13 +19,15 @@ from entrabot_email.summary.triage import Triage, triage
 from hypothesis import given
 from hypothesis import strategies as st
 
-from entrabot_host import Direction, EntrabotError, Interaction, Sponsor
+from entrabot_host import EntrabotError, Sponsor
 from entrabot_host.testing.agent import ToolFailed
 from tests.email.conftest import Mailing
 from tests.email.parts import inbox_of
 
 DAY = datetime(2026, 6, 1, tzinfo=UTC)
 CHAT = "19:a@thread.v2"
+BOB = "bob@x.example"
+PAGE = {"html", "head", "meta", "title", "body", "div", "table", "tr", "td", "h1", "h2", "p", "br", "span", "strong"}
 
 
 def heard(minute: int, text: str, *, sender: str = "Alice", chat: str = CHAT, sponsor: bool = False) -> Entry:
@@ -139,9 +141,7 @@ def test_any_day_becomes_a_page_that_holds_nothing_but_its_own_elements(entries:
     texts.feed(page)
     texts.close()
     assert texts.open == []
-    assert texts.seen <= set(
-        ["html", "head", "meta", "title", "body", "div", "table", "tr", "td", "h1", "h2", "p", "br", "span", "strong"]
-    )
+    assert texts.seen <= PAGE
     assert "<script" not in page.lower()
 
 
@@ -177,30 +177,19 @@ async def test_a_host_that_cannot_read_its_log_says_so() -> None:
     assert refused.value.remedy
 
 
-async def test_a_stretch_of_time_may_lie_on_two_days() -> None:
-    asked: list[date] = []
+async def test_entries_come_in_order_and_nonsense_not_at_all() -> None:
+    start, end = DAY + timedelta(hours=12), DAY + timedelta(hours=36)
 
-    async def interactions(day: date) -> list[Any]:
-        asked.append(day)
-        noon = datetime(day.year, day.month, day.day, 12, tzinfo=UTC)
-        line = {"ts": noon.isoformat(), "channel": "email", "direction": "inbound", "sender": "a", "summary": None}
-        return [line, {"ts": "nonsense"}, "garbage"]
+    async def interactions(since: datetime, until: datetime, *, limit: int) -> list[Any]:
+        assert (since, until) == (start, end)
+        times = (end, end - timedelta(hours=1), start, start - timedelta(seconds=1))
+        lines = [{"ts": at.isoformat(), "channel": "email", "direction": "inbound", "summary": None} for at in times]
+        return [*lines, {"ts": "nonsense"}, {"ts": None}, "garbage"]
 
-    start = DAY + timedelta(hours=12)
-    found = await entries_between(SimpleNamespace(interactions=interactions), start, start + timedelta(days=1))
-    assert [entry.at for entry in found] == [start]
-    assert len(asked) == 2
-
-
-def test_lines_may_be_objects() -> None:
-    class Line(SimpleNamespace):
-        pass
-
-    line = Line(ts=DAY, channel="email", direction=Direction.INBOUND, sender="a", summary="s", metadata={"x": 1})
-    found = entry_of(line)
-    assert found is not None
-    assert (found.inbound, found.sender, found.metadata) == (True, "a", {"x": 1})
-    assert entry_of(Interaction(channel="email", direction=Direction.INBOUND, sender="a", summary="s")) is None
+    found = await entries_between(SimpleNamespace(interactions=interactions), start, end)
+    assert [entry.at for entry in found] == [start, end - timedelta(hours=1)]
+    assert all(entry.inbound for entry in found)
+    assert entry_of({"ts": "2026-01-01T00:00:00"}).at.tzinfo is UTC  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize(

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from entrabot_host.testing.agent import Agent
-from entrabot_host.testing.tenant import Tenant
+from tests.files.conftest import Serve
 from tests.files.parts import People, ids, opened, refused
 
 
@@ -73,7 +72,7 @@ async def test_shared_files_are_named_where_they_lie(agent: Agent, people: Peopl
     assert len((await agent.call("list_recent_files", limit=1))["files"]) == 1
 
 
-async def test_denied_sites(entrabot: Callable[..., Any], tenant: Tenant, people: People, tmp_path: Any) -> None:
+async def test_denied_sites(serve: Serve, people: People, tmp_path: Any) -> None:
     """Every way to a file leads past the list, whatever the caller says about its site."""
     board, marketing = await people.drive("board"), await people.drive("marketing")
     secret = await people.put("board", "/secret.txt", text="x")
@@ -85,7 +84,7 @@ async def test_denied_sites(entrabot: Callable[..., Any], tenant: Tenant, people
                 await people.share(drive, path, role="write")
     web_id = board["siteId"].split(",")[2]
     settings = {"ENTRABOT_FILES_DENIED_SITES": f"other ; {web_id.upper()}", "ENTRABOT_FILES_LOCAL_ROOTS": str(tmp_path)}
-    async with entrabot("files", tenant=tenant, settings=settings) as agent:
+    async with serve(**settings) as agent:
         found = await agent.call("list_recent_files")
         assert found["denied_count"] == 1
         assert [opened(file["name"]) for file in found["files"]] == ["open.txt"]

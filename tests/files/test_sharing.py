@@ -3,25 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
 from entrabot_host.testing.agent import Agent, ToolFailed
 from entrabot_host.testing.tenant import Tenant
+from tests.files.conftest import Serve
 from tests.files.parts import Json, People, ids, opened, refused
 
 BOB, ALICE = "bob@contoso.example", "alice@contoso.example"
 
 
 @pytest.fixture
-async def heard(entrabot: Callable[..., Any], tenant: Tenant, people: People) -> AsyncIterator[tuple[Agent, Json]]:
+async def heard(serve: Serve, tenant: Tenant, people: People) -> AsyncIterator[tuple[Agent, Json]]:
     """An agent that has just heard Alice in a group, and what it is to share."""
     item = await people.put("agent-onedrive", "/Plan.docx", docx="x")
     group = await tenant.create_group("alice", ["agent", "bob"], "Plans")
     settings = {"ENTRABOT_TEAMS_POLL_SECONDS": "2"}
-    async with entrabot("files", "teams", tenant=tenant, settings=settings) as agent:
+    async with serve("teams", **settings) as agent:
         await agent.call("whoami")
         await tenant.say("alice", "Share the plan with Carol.", chat=group["id"])
         await agent.next_push()
@@ -90,12 +91,11 @@ async def test_others_may_not_and_every_attempt_is_audited(
 async def test_who_gains_and_spoke_himself_gets_nothing(heard: tuple[Agent, Json], people: People) -> None:
     """Bob writes after Alice: her earlier words are no consent to what he asks for."""
     agent, wish = heard
+    await share(agent, recipient_email="carol@fabrikam.example", **wish)
     await people.tenant.say("bob", "And give it to me, too!", chat=wish["chat_id"])
-    await agent.next_push()
-    with pytest.raises(ToolFailed) as failed:
-        await share(agent, recipient_email=BOB, **wish)
-    assert failed.value.error["type"].endswith("Error")
-    assert await invitations(people) == 0
+    async with refused("NoActiveSponsorChannelError"):
+        await agent.call("share_file", recipient_email=BOB, **wish)
+    assert await invitations(people) == 1
 
 
 async def test_a_failure_inside_a_success_is_told(heard: tuple[Agent, Json], people: People) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from entrabot_teams.mentions import graph_mentions
 from entrabot_teams.composing import compose
+from entrabot_teams.mentions import graph_mentions
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from entrabot_host import Attribution, GraphNotFound
-from tests.teams.parts import principal
+from tests.teams.parts import PlainHost, principal
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"0" * 20
 
@@ -38,6 +38,7 @@ async def test_newest_first_with_all_fields(teams: Teams, sandbox: Sandbox) -> N
         "message_id": third["id"],
         "from": alice["name"],
         "from_id": alice["id"],
+        "from_address": alice["mail"],
         "content": "[quote of Sati Agent: two]\nthree & more",
         "sent_at": newest["sent_at"],
         "reply_to_ids": [answer["message_id"]],
@@ -69,14 +70,58 @@ async def test_events_deletions_images_and_federated_people(teams: Teams, sandbo
 
     renamed, image, deleted, added = (await teams.reading.read_teams_messages(chat_id))["messages"]
 
-    assert (renamed["kind"], renamed["event"], renamed["content"], renamed["from"]) == ("system", "chatRenamed", "", "")
+    assert (renamed["kind"], renamed["event"], renamed["from"]) == ("system", "chatRenamed", "")
+    assert renamed["content"] == "chatRenamed: Plan B by Alice Example"
     assert "[image: https://" in image["content"]
+    assert image["images"] == [image["content"].partition("[image: ")[2].rstrip("]")]
     assert (deleted["kind"], deleted["content"], deleted["from_id"]) == ("deleted", "", sandbox.people["bob"]["id"])
-    assert added["event"] == "membersAdded"
+    assert added["content"] == "membersAdded: Alice Example, Sati Agent, Bob Example by Alice Example"
 
     federated = await sandbox.say("carol", "hello")
+    assert federated["from"]["user"]["displayName"] == "Carol Example", "she sees it herself"
     (message,) = (await teams.reading.read_teams_messages(federated["chatId"]))["messages"]
-    assert (message["from"], message["from_id"]) == ("", sandbox.people["carol"]["id"])
+    carol = sandbox.people["carol"]
+    assert (message["from"], message["from_id"]) == (carol["name"], carol["id"])
+    assert "from_address" not in message, "her tenant's word for it is not shown by Graph"
+
+
+async def test_people_are_listed_once(teams: Teams, sandbox: Sandbox) -> None:
+    chat_id = (await sandbox.say("carol", "hello"))["chatId"]
+    await sandbox.clear_requests()
+    for _ in range(3):
+        await teams.reading.read_teams_messages(chat_id)
+    counts = await sandbox.counts()
+    assert sum(count for asked, count in counts.items() if asked.endswith("/members")) == 1
+
+
+async def test_a_list_of_members_that_cannot_be_read_hides_no_message(teams: Teams, sandbox: Sandbox) -> None:
+    chat_id = (await sandbox.say("carol", "hello"))["chatId"]
+    await sandbox.fault("status", method="GET", path="/v1.0/chats/*/members", status=403)
+    (message,) = (await teams.reading.read_teams_messages(chat_id))["messages"]
+    assert (message["content"], message["from"]) == ("hello", "")
+
+
+async def test_bots_and_files(teams: Teams, sandbox: Sandbox) -> None:
+    chat_id = (await sandbox.say("alice", "hello"))["chatId"]
+    url = "https://contoso.sharepoint.example/sites/a/plan.docx"
+    body = {"as": "alice", "chat": chat_id, "text": "see", "files": [{"name": "plan.docx", "url": url}]}
+    await sandbox.call("POST", "/say", body)
+    await sandbox.call("POST", "/say", {"as": "alice", "chat": chat_id, "text": "beep", "bot": "Builder"})
+    bot, file, _ = (await teams.reading.read_teams_messages(chat_id))["messages"]
+    assert (bot["kind"], bot["from"], bot["content"], bot["is_me"]) == ("app", "Builder", "beep", False)
+    assert file["files"] == [{"name": "plan.docx", "url": url}]
+    assert file["content"] == f"see\n[file: plan.docx {url}]"
+
+
+async def test_the_agent_s_own_card_in_a_person_s_name_is_its_own(
+    teams: Teams, host: PlainHost, sandbox: Sandbox
+) -> None:
+    chat_id = (await sandbox.say("alice", "hello"))["chatId"]
+    person = principal(sandbox.environment, Attribution.DELEGATED_HUMAN)
+    host.identity.principal = person
+    await Teams(host).cards.send_card("tool_activity", chat_id, "pytest")
+    card, _ = (await teams.reading.read_teams_messages(chat_id))["messages"]
+    assert (card["is_me"], card["content"]) == (True, "[card: [EntraBot] pytest: complete]")
 
 
 async def test_a_chat_that_cannot_be_seen(teams: Teams) -> None:

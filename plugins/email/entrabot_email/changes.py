@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from entrabot_email.api import MailApi, Page, explained
+from entrabot_email.api import MailApi, explained
 from entrabot_email.filters import is_bounce, is_own, is_protected, noise
 from entrabot_email.settings import EmailSettings
 from entrabot_email.wire import PREVIEW, Mail, listed
 from entrabot_host import Conversation, EntrabotError, Host, Message, Position, Principal
 
-MAX_PAGES = 20
+MAX_PAGES = 200
+"""Of one look. Only mail that came within some minutes, or waits for a session, is read again and again."""
 MAX_NEW = 200
+LATE = timedelta(minutes=5)
+"""For so long after its time a mail may become visible."""
 SOON_SECONDS = 10.0
 PROTECTED = "(protected by Microsoft Purview: its text cannot be read here; a person has to open it in Outlook)"
 _INSTANT = timedelta(microseconds=1)
@@ -22,7 +26,7 @@ _SETTLED = timedelta(seconds=1)
 
 @dataclass(frozen=True)
 class Look:
-    """What one look at the inbox found: mail that is not done yet, and up to when nothing is missing."""
+    """All mail that one look at the inbox read, oldest first, and up to when nothing is missing."""
 
     mails: tuple[Mail, ...]
     covered_to: datetime
@@ -36,6 +40,9 @@ class ChangeSource:
         self._api = api
         self._settings = settings
         self._start: datetime | None = None
+        self._reached: datetime | None = None
+        self._heard: dict[str, datetime] = {}
+        self._noise: dict[str, datetime] = {}
         self.left_out: dict[str, int] = {}
 
     async def look(self) -> float | None:
@@ -47,32 +54,48 @@ class ChangeSource:
                 self._start = await self._api.service_time() or datetime.now(UTC)
             position = await self._host.inbox.position(conversation, start=self._start)
             found = await self._since(position)
-        messages = [await self._message(mail, me) for mail in found.mails if self._counts(mail, me)]
+        counting = [mail for mail in found.mails if self._counts(mail, me)]
+        messages = [await self._message(mail, me) for mail in _new(counting, position)]
         delivery = await self._host.inbox.deliver(conversation, messages, found.covered_to)
+        self._reached = found.covered_to
+        self._heard |= {mail.id: mail.created for mail in counting}
         return SOON_SECONDS if delivery.left and self._host.inbox.pushes() else None
 
+    def _from(self, position: Position) -> datetime:
+        """Return where to read from: the floor, or later while all that was read above it is known to be done.
+
+        The floor may stay where it is for a day, until it is certain that a host has shown something; and what is done
+        may have to be done again, when the session that did it died too early.
+        """
+        self._heard = {key: created for key, created in self._heard.items() if created > position.floor}
+        if self._reached is None or not self._heard.keys() <= position.ids:
+            return position.floor
+        return max(position.floor, self._reached - LATE)
+
     async def _since(self, position: Position) -> Look:
-        """Read from the second of the floor on: of two mails in one second, one may have been seen and one not."""
-        page = await self._api.inbox_since(position.floor)
-        served, new = page.served, _new(page, position)
+        """Read whole seconds: of two mails in one second, one may have been seen and one not."""
+        begin = self._from(position)
+        self._noise = {key: created for key, created in self._noise.items() if created > begin}
+        page = await self._api.inbox_since(begin)
+        served, mails = page.served, {mail.id: mail for mail in page.mails}
         pages = 1
-        while page.next and pages < MAX_PAGES and len(new) < MAX_NEW:
-            last = page.mails[-1].received if page.mails else position.floor
+        while page.next and pages < MAX_PAGES and len(_new(mails.values(), position)) < MAX_NEW:
             page = await self._api.next_page(page.next)
-            new += _new(page, position)
+            mails |= {mail.id: mail for mail in page.mails}
             pages += 1
-        mails = tuple({mail.id: mail for mail in new}.values())
-        if page.next:
-            last = page.mails[-1].received if page.mails else last
-            return Look(mails, max(position.floor, last - _INSTANT))
-        return Look(mails, max(position.floor, served - _SETTLED) if served else position.floor)
+        if page.next and page.mails:
+            covered_to = page.mails[-1].received - _INSTANT
+        else:
+            covered_to = served - _SETTLED if served and not page.next else position.floor
+        return Look(tuple(mails.values()), max(position.floor, covered_to))
 
     def _counts(self, mail: Mail, me: Principal) -> bool:
         """Whether the mail is for the model: it is somebody else's, and no noise."""
         if is_own(mail, me.user_name):
             return False
         reason = noise(mail) if self._settings.filter_noise else ""
-        if reason:
+        if reason and mail.id not in self._noise:
+            self._noise[mail.id] = mail.created
             self.left_out[reason] = self.left_out.get(reason, 0) + 1
         return not reason
 
@@ -98,8 +121,8 @@ class ChangeSource:
         return {}
 
 
-def _new(page: Page, position: Position) -> list[Mail]:
-    return [mail for mail in page.mails if mail.created > position.floor and mail.id not in position.ids]
+def _new(mails: Iterable[Mail], position: Position) -> list[Mail]:
+    return [mail for mail in mails if mail.created > position.floor and mail.id not in position.ids]
 
 
 def _text(mail: Mail) -> str:

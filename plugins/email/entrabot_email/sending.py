@@ -92,15 +92,15 @@ class Sending:
 
     async def send_email(
         self,
-        to: Annotated[str, Field(description="Addresses, separated by commas")],
-        subject: Annotated[str, Field(description="Ignored in a reply, which keeps its thread's")],
-        body: Annotated[str, Field(description="The whole text")],
-        content_type: Annotated[ContentType, Field(description="What body is")] = "html",
+        to: Annotated[str, Field(description="Addresses, comma-separated")],
+        subject: Annotated[str, Field(description="Ignored in a reply")],
+        body: Annotated[str, Field(description="All of it")],
+        content_type: Annotated[ContentType, Field(description="Of body")] = "html",
         cc: Annotated[str, Field(description="Addresses")] = "",
         bcc: Annotated[str, Field(description="Addresses")] = "",
-        reply_to_message_id: Annotated[str, Field(description="message_id of the mail you answer")] = "",
+        reply_to_message_id: Annotated[str, Field(description="The message_id you answer")] = "",
     ) -> dict[str, Any]:
-        """Send a mail from your mailbox. To answer one, pass reply_to_message_id, so that the thread holds.
+        """Send a mail. To answer one, pass reply_to_message_id: it keeps the thread.
 
         After an unknown outcome do not simply send again.
         """

@@ -24,18 +24,18 @@ class Cards:
 
     async def send_card(
         self,
-        card_type: Annotated[CardType, Field(description="Which kind of report")],
+        card_type: Annotated[CardType, Field(description="Kind")],
         chat_id: Annotated[str, Field(description="Required")] = "",
-        title: Annotated[str, Field(description="Tool, task or build")] = "",
+        title: Annotated[str, Field(description="Its name")] = "",
         status: Annotated[str, Field(description="tool, task")] = "complete",
         detail: Annotated[str, Field(description="tool, task")] = "",
         duration: Annotated[str, Field(description="task, build")] = "",
         passed: Annotated[bool, Field(description="build")] = True,
         summary: Annotated[str, Field(description="build")] = "",
-        details_text: Annotated[str, Field(description="build: output, plain")] = "",
-        extra: Annotated[str, Field(description='task: "name: value" lines')] = "",
+        details_text: Annotated[str, Field(description="build: output")] = "",
+        extra: Annotated[str, Field(description="task: name: value lines")] = "",
     ) -> dict[str, Any]:
-        """Report to a Teams chat with a card of plain text; long parts are trimmed."""
+        """Report to a Teams chat with a card; plain text, trimmed."""
         check_chat_id(chat_id)
         prefix = await self._posting.prefix()
         match card_type:

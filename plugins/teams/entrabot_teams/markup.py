@@ -10,6 +10,7 @@ from html import escape
 from typing import TYPE_CHECKING
 
 from entrabot_host import InvalidArgument
+from entrabot_teams.text import image_sources
 
 if TYPE_CHECKING:
     from markdown_it.rules_inline import StateInline
@@ -38,9 +39,7 @@ _ATTRIBUTES = {
     "td": {"colspan", "rowspan"},
     "th": {"colspan", "rowspan"},
 }
-_SILENCED = (
-    "head iframe math noembed noframes noscript object script select style svg template textarea title xmp"
-)
+_SILENCED = "head iframe math noembed noframes noscript object script select style svg template textarea title xmp"
 _LINKS = ("https://", "http://", "mailto:")
 _IMAGES = ("https://",)
 _RENAMED_TAG = re.compile(rf"<(/?)({'|'.join(_WRITTEN_AS)})>")
@@ -61,31 +60,27 @@ def sanitised(html: str) -> str:
     """
     import nh3
 
-    unseen: list[str] = []
-
-    def attribute(tag: str, name: str, value: str) -> str | None:
-        if name == "href":
-            return value if value.strip().lower().startswith(_LINKS) else None
-        if name == "src" and not value.strip().lower().startswith(_IMAGES):
-            unseen.append(value)
-            return None
-        return value
-
     clean = nh3.clean(
         html,
         tags={*_KEPT.split(), *_WRITTEN_AS},
         clean_content_tags=set(_SILENCED.split()),
         attributes=_ATTRIBUTES,
-        attribute_filter=attribute,
+        attribute_filter=_kept_value,
         url_schemes={"https", "http", "mailto"},
         link_rel=None,
     )
-    if unseen:
+    if not all(image_sources(clean)):
         raise InvalidArgument(
             "An image of the message has no https address, so nobody would see it.",
             remedy="Leave the image out, or link to it; data: and relative addresses do not work in a chat.",
         )
     return _RENAMED_TAG.sub(lambda tag: f"<{tag[1]}{_WRITTEN_AS[tag[2]]}>", clean)
+
+
+def _kept_value(tag: str, name: str, value: str) -> str | None:
+    """Return an attribute's value if it may go out; relative addresses lead nowhere in a chat."""
+    allowed = {"href": _LINKS, "src": _IMAGES}.get(name)
+    return value if allowed is None or value.strip().lower().startswith(allowed) else None
 
 
 def from_markdown(text: str) -> str:

@@ -25,7 +25,7 @@ class Sending:
     async def send_teams_message(
         self,
         message: Annotated[str, Field(description="At most 28 KB")],
-        content_type: Annotated[ContentType, Field(description="html or markdown for links, lists, code")] = "html",
+        content_type: Annotated[ContentType, Field(description="Not text for links, lists")] = "html",
         mentions: Annotated[
             Mentions | None,
             Field(description='{"id": 0, "name", "user_id"} per <at id="0">Name</at>'),

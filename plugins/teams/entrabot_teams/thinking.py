@@ -75,14 +75,11 @@ class Thinking:
         chat_id: Annotated[str, Field(description="Where the placeholder is")],
         placeholder_id: Annotated[str, Field(description="From post_thinking_placeholder")],
         final_message: Annotated[str, Field(description="The answer")],
-        content_type: Annotated[ContentType, Field(description="As for send_teams_message")] = "html",
-        mentions: Annotated[Mentions | None, Field(description="As for send_teams_message")] = None,
-        mode: Annotated[Mode, Field(description="delete_repost pings people: after long work")] = "edit",
+        content_type: Annotated[ContentType, Field(description="As when sending")] = "html",
+        mentions: Annotated[Mentions | None, Field(description="As when sending")] = None,
+        mode: Annotated[Mode, Field(description="delete_repost pings")] = "edit",
     ) -> dict[str, Any]:
-        """Put the final message in a placeholder's place; where Teams refuses, it is sent as a new one.
-
-        It is said then: do not send it again.
-        """
+        """Replace a placeholder by the final message. It goes out anew if Teams refuses: never send it again."""
         check_chat_id(chat_id)
         check_message_id(placeholder_id, "placeholder_id")
         draft = await self._posting.draft(final_message, content_type, mentions or [])

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any, Protocol, runtime_checkable
 
 from entrabot_host import Direction, EntrabotError
+
+MOST = 20_000
+"""Lines of which a summary is made at most; on a busier day the oldest are left out."""
 
 
 @runtime_checkable
 class InteractionReader(Protocol):
     """The part of the host's records that reads the interaction log."""
 
-    async def interactions(self, day: date) -> Sequence[Any]:
-        """Return the lines of a UTC day, each with at least ``ts``, ``channel``, ``direction`` and ``sender``."""
+    async def interactions(
+        self, since: datetime, until: datetime | None = None, *, limit: int = 1000
+    ) -> list[dict[str, Any]]:
+        """Return the newest ``limit`` lines from ``since`` on and before ``until``, as they are stored."""
         ...
 
 
@@ -44,49 +49,33 @@ async def entries_between(records: object, start: datetime, end: datetime) -> li
             "This version of the host cannot read its interaction log, of which a summary is made.",
             remedy="Update entrabot-host.",
         )
-    found: list[Entry] = []
-    day = start.astimezone(UTC).date()
-    while day <= end.astimezone(UTC).date():
-        lines = await records.interactions(day)
-        found += [entry for line in lines if (entry := entry_of(line)) is not None and start <= entry.at < end]
-        day += timedelta(days=1)
+    lines = await records.interactions(start, end, limit=MOST)
+    found = [entry for line in lines if (entry := entry_of(line)) is not None and start <= entry.at < end]
     return sorted(found, key=lambda entry: entry.at)
 
 
 def entry_of(line: Any) -> Entry | None:
-    """Read a line, a mapping or an object; None when it tells no time."""
-    values = line if isinstance(line, Mapping) else _Attributes(line)
-    at = _moment(values.get("ts"))
+    """Read a line; None when it is none, or tells no time."""
+    at = _moment(line.get("ts")) if isinstance(line, Mapping) else None
     if at is None:
         return None
-    metadata = values.get("metadata")
-    texts = {name: _text(values.get(name)) for name in ("channel", "sender", "summary", "recipient", "action")}
+    metadata = line.get("metadata")
+    texts = {name: _text(line.get(name)) for name in ("channel", "sender", "summary", "recipient", "action")}
     return Entry(
         at=at,
-        inbound=str(values.get("direction") or "") == str(Direction.INBOUND),
-        content_ref=_text(values.get("content_ref")),
+        inbound=line.get("direction") == str(Direction.INBOUND),
+        content_ref=_text(line.get("content_ref")),
         metadata=metadata if isinstance(metadata, Mapping) else {},
         **texts,
     )
 
 
-class _Attributes:
-    def __init__(self, value: object) -> None:
-        self._value = value
-
-    def get(self, name: str) -> Any:
-        return getattr(self._value, name, None)
-
-
 def _moment(value: Any) -> datetime | None:
-    if isinstance(value, str):
-        try:
-            value = datetime.fromisoformat(value)
-        except ValueError:
-            return None
-    if not isinstance(value, datetime):
+    try:
+        found = datetime.fromisoformat(value)
+    except (TypeError, ValueError):
         return None
-    return value if value.tzinfo else value.replace(tzinfo=UTC)
+    return found if found.tzinfo else found.replace(tzinfo=UTC)
 
 
 def _text(value: Any) -> str:

@@ -7,9 +7,10 @@ nothing of that plugin behind.
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from typing import Any
 
 import pluggy
@@ -25,6 +26,7 @@ from entrabot_host.tasks import BackgroundTask, HealthCheck
 from entrabot_host.tools import Hints, Tool
 from entrabot_host.wrappers import Band, ToolCall, Wrapper
 
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 DESCRIPTION_LIMIT = 2048
 """Claude Code cuts a tool's description here without a word."""
 _BAND_ORDER = {band: position for position, band in enumerate((Band.OBSERVE, Band.POLICY, Band.ENRICH))}
@@ -160,7 +162,7 @@ def _collect(plugins: Sequence[Loaded], bind: Callable[[str], Host], problems: l
                 if hook := hooks.get(step):
                     take(part, hook(host=host))
             contributions.append(part)
-        except Exception as error:
+        except BaseException as error:  # SystemExit and the like, too: nothing of a plugin may end the server
             problems.append(failed(plugin.installed, step, error))
     return contributions
 
@@ -203,16 +205,22 @@ def _take_tools(part: Contribution, tools: Iterable[Tool] | None) -> None:
 
 def _check_tool(assembled: AssembledTool) -> None:
     tool, name = assembled.tool, assembled.name
-    if not name.isidentifier() or len(name) > 64:
-        raise PluginError(f"Tool name {name[:64]!r} must be an identifier of at most 64 characters.")
+    if not _NAME.fullmatch(name):
+        raise PluginError(f"Tool name {name[:64]!r} must be an identifier of at most 64 ASCII letters, digits and _.")
+    if foreign := [parameter for parameter in assembled.signature.parameters if not _NAME.fullmatch(parameter)]:
+        raise PluginError(f"Tool {name!r} has parameters whose names are not ASCII identifiers: {foreign!r}.")
     if not tool.title.strip():
         raise PluginError(f"Tool {name!r} needs a title.")
-    if not isinstance(tool.hints, Hints):
-        raise PluginError(f"Tool {name!r} needs Hints(...) with all four hints.")
+    if not isinstance(tool.hints, Hints) or not all(isinstance(hint, bool) for hint in astuple(tool.hints)):
+        raise PluginError(f"Tool {name!r} needs Hints(...) with all four hints, each True or False.")
+    if isinstance(tool.external, str):
+        raise PluginError(f"Tool {name!r}: external is a tuple of fields; write external=({tool.external!r},).")
     if not assembled.description:
         raise PluginError(f"Tool {name!r} needs a description.")
     if len(assembled.description) > DESCRIPTION_LIMIT:
         raise PluginError(f"The description of tool {name!r} is longer than {DESCRIPTION_LIMIT} characters.")
+    if not assembled.signature.schema:  # built here, so that an annotation without a schema stays this plugin's problem
+        raise PluginError(f"Tool {name!r} has no input schema.")
     parameters = set(assembled.signature.parameters)
     named = [tool.outbound.text, tool.outbound.conversation] if tool.outbound else []
     if not isinstance(tool.audit, bool) and isinstance(tool.audit.resource, str) and tool.audit.resource:
@@ -325,7 +333,7 @@ def _collect_wrappers(
                         raise PluginError(f"wrap_tool returned {type(wrapper).__name__}, not Wrapper.")
                     part.wrappers[tool.name] = wrapper
             kept.append(part)
-        except Exception as error:
+        except BaseException as error:
             problems.append(failed(part.plugin.installed, "wrap_tool", error))
     return kept
 
@@ -346,10 +354,16 @@ def _layers(
     return tuple(sorted(layers, key=lambda layer: (_BAND_ORDER[layer.band], layer.plugin)))
 
 
+def _is_async(call: object) -> bool:
+    return inspect.iscoroutinefunction(call) or inspect.iscoroutinefunction(getattr(call, "__call__", None))  # noqa: B004
+
+
 def _compose(tool: AssembledTool, layers: tuple[Layer, ...], call: ToolCall) -> AssembledTool:
     for layer in reversed(layers):
         try:
             call = layer.wrapper.decorator(call)
-        except Exception as error:
+            if not _is_async(call):
+                raise PluginError(f"The decorator for tool {tool.name!r} did not return an async function.")
+        except BaseException as error:
             raise _BrokenWrapper(layer.source, error) from None
     return AssembledTool(tool.tool, tool.plugin, tool.signature, layers, call)

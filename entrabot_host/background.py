@@ -118,7 +118,10 @@ class Supervisor:
             return self._failed(state, f"did not end within {task.timeout:g} seconds")
         except EntrabotError as error:
             return self._failed(state, f"{type(error).__name__}: {error.message}")
-        except Exception as error:
+        except BaseException as error:  # SystemExit and the like, too: nothing of a task may end the server
+            current = asyncio.current_task()
+            if isinstance(error, asyncio.CancelledError) and current is not None and current.cancelling():
+                raise
             log.debug("background task %s", task.name, exc_info=True)
             await self._report.note(state.plugin, f"task {task.name}", error)
             return self._failed(state, f"{type(error).__name__}: {error}")

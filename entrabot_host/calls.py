@@ -5,6 +5,7 @@ Order, outermost first: this boundary, audit, the plugins' wrappers, the envelop
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import secrets
@@ -23,11 +24,13 @@ from entrabot_host.errors import EntrabotError, InvalidArgument
 from entrabot_host.host import Outcome
 from entrabot_host.security.envelope import wrap_fields
 from entrabot_host.security.redaction import redact
+from entrabot_host.security.text import neutralise
 from entrabot_host.tools import Audit, Image, ToolContext, ToolResult
 from entrabot_host.wrappers import ToolCall
 
 log = logging.getLogger(__name__)
 _AUDIT_SECONDS = 5.0
+_LONGEST_ERROR = 4000
 
 WriteAudit = Callable[[str, str, str, Outcome, Mapping[str, Any]], Awaitable[str]]
 """``(plugin, action, resource, outcome, metadata) -> event id``. Raises `AttributionError` when nobody can be named."""
@@ -96,7 +99,8 @@ class Calls:
             result = await tool.fn(**arguments)
             if external == ():
                 return result
-            data = result.data if isinstance(result, ToolResult) else result
+            # As plain data first: the envelope looks into dictionaries, lists and strings, not into other objects.
+            data = pydantic_core.to_jsonable_python(result.data if isinstance(result, ToolResult) else result)
             wrapped = wrap_fields(data, external, assembled.name, enabled=self._envelope)
             return ToolResult(wrapped, result.images) if isinstance(result, ToolResult) else wrapped
 
@@ -131,7 +135,9 @@ class Calls:
             return _answer(result)
         except EntrabotError as error:
             return refusal(error)
-        except Exception as error:
+        except BaseException as error:  # SystemExit and the like, too: nothing of a tool may end the server
+            if isinstance(error, asyncio.CancelledError) and _being_cancelled():
+                raise
             return _bug(assembled.name, error)
         finally:
             self._context.reset(token)
@@ -158,6 +164,12 @@ class Calls:
             raise
         await write(Outcome.SUCCESS)
         return result
+
+
+def _being_cancelled() -> bool:
+    """Whether this call itself is cancelled, not something that it awaited."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 def _audit_of(assembled: AssembledTool) -> Audit | None:
@@ -189,7 +201,13 @@ def _to_text(data: Any) -> str:
 
 def refusal(error: EntrabotError) -> Answer:
     """Make an expected failure into an answer."""
-    return Answer(_to_text({"error": error.to_dict()}), is_error=True)
+    shown = {key: _shown(value) for key, value in error.to_dict().items()}
+    return Answer(_to_text({"error": shown}), is_error=True)
+
+
+def _shown(value: Any) -> Any:
+    """Texts of errors may quote what a service said: no secrets, and nothing invisible."""
+    return neutralise(redact(value[:_LONGEST_ERROR])) if isinstance(value, str) else value
 
 
 def unknown_tool(name: str, known: Sequence[str]) -> Answer:
@@ -201,7 +219,7 @@ def unknown_tool(name: str, known: Sequence[str]) -> Answer:
     )
 
 
-def _bug(tool: str, error: Exception) -> Answer:
+def _bug(tool: str, error: BaseException) -> Answer:
     """Log an unexpected failure under an id and tell the client the id only."""
     correlation = secrets.token_hex(6)
     detail = "".join(traceback.format_exception(error))

@@ -18,6 +18,8 @@ from pathlib import Path
 
 from entrabot_host.config import Config
 from entrabot_host.errors import PluginError, SettingsError
+from entrabot_host.security.redaction import redact
+from entrabot_host.security.text import one_line
 
 GROUP = "entrabot.plugins"
 ALLOW = "ENTRABOT_PLUGINS"
@@ -174,15 +176,15 @@ def load_plugins(installed: Sequence[Installed], chosen: Selection) -> tuple[lis
             continue
         try:
             loaded.append(Loaded(plugin, plugin.load()))
-        except (Exception, SystemExit) as error:
+        except BaseException as error:  # SystemExit and the like, too: nothing of a plugin may end the server
             problems.append(failed(plugin, "import", error))
     return loaded, problems
 
 
 def failed(plugin: Installed, step: str, error: BaseException) -> Problem:
     """Describe an exception that a plugin let escape."""
-    cause = " ".join(f"{type(error).__name__}: {error}".split())
-    return Problem(plugin, step, cause[:500], "".join(traceback.format_exception(error)))
+    cause = one_line(redact(f"{type(error).__name__}: {error}"[:2000]), 500)
+    return Problem(plugin, step, cause, "".join(traceback.format_exception(error)))
 
 
 def _name_clash(plugin: Installed, installed: Sequence[Installed]) -> str:

@@ -27,6 +27,7 @@ HARD_SECONDS: Final = 1.0
 host is gone."""
 
 _CHILD_POLL_SECONDS: Final = 0.02
+STARTING_SECONDS: Final = 5.0
 _LOOK_SECONDS: Final = 0.1
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
@@ -52,6 +53,7 @@ class Stop:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.children: Final[set[Child]] = set()
+        self.patience = HARD_SECONDS
         self.reason = ""
         self._loop = loop
         self._event = asyncio.Event()
@@ -90,7 +92,7 @@ class Stop:
     def watch(self, *fds: int) -> None:
         """Let the watchdog end the process when the host hangs up one of these pipes while the loop is blocked.
 
-        Call it when the imports are done: they block the loop, too.
+        ``patience`` is how long the loop may be blocked then: longer while starting, since imports block it too.
         """
         self._watched.extend(fds)
         self._wake_watchdog()
@@ -199,7 +201,7 @@ def _watchdog(stop: Stop) -> None:
 def _see_the_end(stop: Stop) -> None:
     """The host hung up, so the loop will ask to stop by itself, unless something blocks it before it can."""
     while not stop.requested:
-        if not _is_alive(stop._loop):
+        if not _is_alive(stop._loop, stop.patience):
             stop.request("the host hung up while the loop was blocked")
             _end_hard(stop)
         time.sleep(_LOOK_SECONDS)
@@ -239,13 +241,13 @@ def _read_wakeups(stop: Stop) -> None:
             stop.request(signal.Signals(number).name)
 
 
-def _is_alive(loop: asyncio.AbstractEventLoop) -> bool:
+def _is_alive(loop: asyncio.AbstractEventLoop, seconds: float) -> bool:
     answered = threading.Event()
     try:
         loop.call_soon_threadsafe(answered.set)
     except RuntimeError:
         return False
-    return answered.wait(HARD_SECONDS)
+    return answered.wait(seconds)
 
 
 def _end_hard(stop: Stop) -> NoReturn:

@@ -34,8 +34,11 @@ def main(argv: list[str] | None = None) -> None:
 async def _serve(stop: "Stop", arguments: argparse.Namespace, wire: "Wire") -> None:
     """Assemble and serve. What is heavy is imported here, where a signal is answered meanwhile."""
     from entrabot_host.errors import EntrabotError
+    from entrabot_host.lifecycle import HARD_SECONDS, STARTING_SECONDS
     from entrabot_host.tenant_child import TenantChild
 
+    stop.patience = STARTING_SECONDS
+    stop.watch(wire.read_fd, wire.write_fd)
     try:
         child = TenantChild.start() if arguments.sandbox else None
         if child:
@@ -49,11 +52,13 @@ async def _serve(stop: "Stop", arguments: argparse.Namespace, wire: "Wire") -> N
         logging = start_logging(config)
         application = Application(config)
     except EntrabotError as error:
-        print(f"entrabot-mcp: {error.message} {error.remedy}".rstrip(), file=sys.stderr)
+        from entrabot_host.security.redaction import redact
+
+        print(redact(f"entrabot-mcp: {error.message} {error.remedy}").rstrip(), file=sys.stderr)
         sys.exit(2)
     gc.freeze()
     gc.enable()
-    stop.watch(wire.read_fd, wire.write_fd)
+    stop.patience = HARD_SECONDS
     try:
         await serve(stop, application, wire)
     finally:

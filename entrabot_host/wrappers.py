@@ -41,3 +41,7 @@ class Wrapper:
 
     decorator: Callable[[ToolCall], ToolCall]
     band: Band = Band.ENRICH
+
+    def __post_init__(self) -> None:
+        """Raise ValueError for a band that there is not; a plain string becomes the band of that name."""
+        object.__setattr__(self, "band", Band(self.band))

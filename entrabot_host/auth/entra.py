@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from entrabot_host.auth.failures import Attempt, refused, unavailable, unreachable
 from entrabot_host.auth.provider import Token
-from entrabot_host.errors import AuthError, EntrabotError, NotSignedIn
+from entrabot_host.errors import AuthError, EntrabotError, NotSignedIn, TokenAudienceError
 from entrabot_host.security.tls import requests_session
+from entrabot_host.security.urls import origin
 
 if TYPE_CHECKING:
     import msal
@@ -31,14 +32,20 @@ class Answer:
 
 
 class _Wire:
-    """The HTTP client of one request. It remembers the last response, which MSAL hides, and discovery documents."""
+    """The HTTP client of one request. It remembers the last response, which MSAL hides, and discovery documents.
 
-    def __init__(self, session: requests.Session, discovered: dict[str, requests.Response]) -> None:
+    It goes to the sign-in service's own origin only, whatever endpoints a discovery document names: what is sent there
+    are assertions, and what comes back is believed.
+    """
+
+    def __init__(self, session: requests.Session, discovered: dict[str, requests.Response], own_origin: str) -> None:
         self._session = session
+        self._own_origin = own_origin
         self._discovered = discovered
         self.last: requests.Response | None = None
 
     def get(self, url: str, **kwargs: Any) -> requests.Response:
+        self._check(url)
         if url in self._discovered:
             return self._discovered[url]
         self.last = self._session.get(url, **kwargs)
@@ -47,8 +54,20 @@ class _Wire:
         return self.last
 
     def post(self, url: str, **kwargs: Any) -> requests.Response:
+        self._check(url)
         self.last = self._session.post(url, **kwargs)
         return self.last
+
+    def _check(self, url: str) -> None:
+        try:
+            own = origin(url) == self._own_origin
+        except ValueError:
+            own = False
+        if not own:
+            raise TokenAudienceError(
+                "The sign-in service named an endpoint on another host; nothing was sent there.",
+                remedy="Check ENTRABOT_LOGIN_URL and ENTRABOT_TENANT_ID.",
+            )
 
     def close(self) -> None:
         """The session outlives the request."""
@@ -79,7 +98,7 @@ class Entra:
         self._check(attempt)
         wire: _Wire | None = None
         try:
-            wire = _Wire(self._connect(), self._discovered)
+            wire = _Wire(self._connect(), self._discovered, origin(self._authority))
             application = msal.ConfidentialClientApplication(
                 attempt.client_id,
                 client_credential=dict(credential),

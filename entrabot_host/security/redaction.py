@@ -10,6 +10,7 @@ _NAMES = (
     "|api[_-]?key"
 )
 
+# A secret is looked for where a word or an address begins, or a text full of beginnings would cost its length squared.
 _RULES: tuple[tuple[re.Pattern[str], str], ...] = (
     (
         re.compile(r"-----BEGIN [A-Z0-9 ]{1,40}-----.*?(?:-----END [A-Z0-9 ]{1,40}-----|\Z)", re.DOTALL),
@@ -20,9 +21,9 @@ _RULES: tuple[tuple[re.Pattern[str], str], ...] = (
         r"\1[redacted]",
     ),
     (re.compile(r"\b((?:bearer|pop|basic)\s+)[A-Za-z0-9._~+/=-]{16,}", re.IGNORECASE), r"\1[redacted]"),
-    (re.compile(r"eyJ[A-Za-z0-9_-]{6,}(?:\.[A-Za-z0-9_-]*){1,4}"), "[redacted token]"),
-    (re.compile(r"(https?://)[^\s/?#@\"'<>]+@", re.IGNORECASE), r"\1[redacted]@"),
-    (re.compile(r"(https?://[^\s?#\"<>]+[?#])[^\s\"<>]+", re.IGNORECASE), r"\1[redacted]"),
+    (re.compile(r"(?<![A-Za-z0-9_-])eyJ[A-Za-z0-9_-]{6,}(?:\.[A-Za-z0-9_-]*){1,4}"), "[redacted token]"),
+    (re.compile(r"(?<![A-Za-z0-9:/.])(https?://)[^\s/?#@\"'<>]+@", re.IGNORECASE), r"\1[redacted]@"),
+    (re.compile(r"(?<![A-Za-z0-9:/.])(https?://[^\s?#\"<>]+[?#])[^\s\"<>]+", re.IGNORECASE), r"\1[redacted]"),
     (
         re.compile(rf"(?<![A-Za-z0-9])((?:{_NAMES})[\"']?\s*[=:]\s*[\"']?)[^\s\"'&,;}}]+", re.IGNORECASE),
         r"\1[redacted]",

@@ -5,6 +5,9 @@ from __future__ import annotations
 import re
 from urllib.parse import urlsplit
 
+_LABEL = r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?"
+_HOST = re.compile(rf"{_LABEL}(\.{_LABEL})*|[0-9a-f:.]+:[0-9a-f:.]*")
+"""A name that no client decodes or rewrites, or an IPv6 address."""
 _PLAIN_HTTPS = re.compile(r"https://[^/?#\\@\s\x00-\x20\x7f]+(?:[/?#][^\\\s\x00-\x20\x7f]*)?", re.IGNORECASE)
 
 
@@ -20,7 +23,7 @@ def origin(url: str) -> str:
         host, port = parts.hostname or "", parts.port
     except ValueError:
         raise ValueError("not a URL with a valid host and port") from None
-    if not host or host.startswith(".") or host.endswith("."):
+    if not _HOST.fullmatch(host):
         raise ValueError("the host name is malformed")
     shown = f"[{host}]" if ":" in host else host
     return f"https://{shown}" if port in (None, 443) else f"https://{shown}:{port}"

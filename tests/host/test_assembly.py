@@ -190,3 +190,65 @@ async def test_a_wrapper_that_breaks_takes_its_plugin_out_of_every_tool() -> Non
 def test_hints_have_no_defaults() -> None:
     with pytest.raises(TypeError, match="open_world"):
         Hints(read_only=True, destructive=False, idempotent=True)  # type: ignore[call-arg]
+
+
+class Skipped(BaseException):
+    """As pytest's own: no Exception."""
+
+
+async def plain_class(name: Annotated[Skipped, Field(description="x")]) -> str:
+    """Do it."""
+    return str(name)
+
+
+async def foreign(größe: Annotated[str, Field(description="x")]) -> str:
+    """Do it."""
+    return größe
+
+
+def fails_with(error: BaseException) -> Any:
+    def hook(host: Any) -> Any:
+        raise error
+
+    return hook
+
+
+@pytest.mark.parametrize(
+    ("hooks", "cause"),
+    [
+        ({"register_tools": fails_with(SystemExit(3))}, "SystemExit"),
+        ({"health_checks": fails_with(KeyboardInterrupt())}, "KeyboardInterrupt"),
+        ({"lifespan": fails_with(Skipped("not today"))}, "not today"),
+        ({"register_tools": lambda host: [tool(fn=plain_class)]}, "Unable to generate pydantic-core schema"),
+        ({"register_tools": lambda host: [tool(fn=foreign)]}, "not ASCII identifiers"),
+        ({"register_tools": lambda host: [tool("wh\u043eami")]}, "ASCII letters"),
+        ({"register_tools": lambda host: [tool(external="text")]}, "external=('text',)"),
+        (
+            {
+                "register_tools": lambda host: [
+                    tool(hints=Hints(read_only="no", destructive=False, idempotent=True, open_world=False))  # type: ignore[arg-type]
+                ]
+            },
+            "each True or False",
+        ),
+        ({"wrap_tool": lambda tool, host: Wrapper(lambda call: None)}, "did not return an async function"),
+        ({"wrap_tool": lambda tool, host: Wrapper(lambda call: lambda **arguments: 1)}, "async function"),
+        ({"wrap_tool": lambda tool, host: Wrapper(lambda call: call, "nonsense")}, "nonsense"),
+        ({"register_tools": fails_with(ValueError("Bearer abcdefghijklmnopqrstuvwxyz"))}, "[redacted]"),
+    ],
+)
+def test_nothing_of_a_plugin_ends_the_server_or_breaks_others(hooks: Any, cause: str) -> None:
+    assembly = assembled(offering("good", tool("good_tool")), plugin("bad", **hooks))
+
+    assert names(assembly) == ["good_tool"]
+    (problem,) = assembly.problems
+    assert cause in problem.cause
+    assert "abcdefghij" not in problem.cause
+
+
+def test_a_policy_by_any_spelling_counts_only_when_named() -> None:
+    stranger = plugin("stranger", wrap_tool=lambda tool, host: Wrapper(lambda call: call, "policy"))  # type: ignore[arg-type]
+    assembly = assembled(offering("a", tool("base", fn=base)), stranger)
+
+    assert assembly.tools["base"].layers == ()
+    assert assembly.notes

@@ -413,3 +413,56 @@ async def test_only_the_line_of_its_own_result_shows_what_a_call_carried(
         await stream.send(SessionMessage(message))
     assert riders.ends == ends
     assert bool(outgoing) is not bool(ends)
+
+
+async def leaks_a_cancellation() -> str:
+    """Await something that was cancelled."""
+    task = asyncio.create_task(asyncio.sleep(1))
+    task.cancel()
+    await task
+    return "never"
+
+
+def raising(error: BaseException) -> Any:
+    async def fail() -> str:
+        """Fail."""
+        raise error
+
+    return fail
+
+
+@pytest.mark.parametrize(
+    "fn", [leaks_a_cancellation, raising(SystemExit(3)), raising(KeyboardInterrupt()), raising(GeneratorExit())]
+)
+async def test_nothing_that_a_tool_raises_ends_the_server(fn: Any) -> None:
+    answer = await Bench(tool(fn)).run()
+
+    assert answer.is_error
+    assert json.loads(answer.text)["error"]["type"] == "InternalError"
+
+
+async def test_errors_show_no_secrets_and_nothing_invisible() -> None:
+    refused = EntrabotError("Refused\u202e: Bearer abcdefghijklmnopqrstuvwxyz0123", remedy="x" * 10_000)
+    answer = await Bench(tool(raising(refused))).run()
+
+    assert "abcdefghij" not in answer.text
+    assert "\u202e" not in answer.text
+    assert len(answer.text) < 6000
+
+
+@pytest.mark.parametrize("kind", ["dataclass", "set", "generator"])
+async def test_outside_text_is_enveloped_in_whatever_holds_it(kind: str) -> None:
+    import dataclasses
+
+    @dataclasses.dataclass
+    class Found:
+        text: str
+
+    async def read() -> Any:
+        """Read."""
+        texts = {"dataclass": Found("outside"), "set": {"outside"}, "generator": (text for text in ["outside"])}
+        return {"found": texts[kind]}
+
+    answer = await Bench(tool(read, READING_OUTSIDE)).run()
+
+    assert answer.text.count(MARKER) == 2

@@ -39,7 +39,7 @@ def _words(text: object) -> object:
 class EmailSettings(BaseModel):
     """The poll, what is left out of it, and the daily summary."""
 
-    poll_seconds: float = Field(default=60.0, ge=15.0, le=3600.0, description="Seconds between two looks at the inbox")
+    poll_seconds: float = Field(default=60.0, ge=5.0, le=3600.0, description="Seconds between two looks at the inbox")
     filter_noise: bool = Field(
         default=True, description="Whether newsletters, automatic replies and no-reply senders are left out"
     )

@@ -46,7 +46,9 @@ class Application:
         self.installed = installed_plugins(self.selection.files) if plugins is None else list(plugins)
         self.runtime = Runtime(config, clock)
         self._hosts: dict[str, BoundHost] = {}
-        self.calls = Calls(write_audit=self.runtime.write_audit, envelope=self._envelope())
+        self.calls = Calls(
+            write_audit=self.runtime.write_audit, ready=self.runtime.plugin_started, envelope=self._envelope()
+        )
         self.assembly = self._assemble()
         self.tools = self.assembly.tools
         self.instructions = self._instructions()

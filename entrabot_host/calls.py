@@ -32,6 +32,8 @@ log = logging.getLogger(__name__)
 _AUDIT_SECONDS = 5.0
 _LONGEST_ERROR = 4000
 
+Ready = Callable[[str], Awaitable[None]]
+"""Waits until a plugin has started. Raises `PluginError` when it could not."""
 WriteAudit = Callable[[str, str, str, Outcome, Mapping[str, Any]], Awaitable[str]]
 """``(plugin, action, resource, outcome, metadata) -> event id``. Raises `AttributionError` when nobody can be named."""
 
@@ -78,10 +80,11 @@ class Answer:
 class Calls:
     """Runs tools. Holds nothing about a single call but its context, which lives in a context variable."""
 
-    def __init__(self, *, write_audit: WriteAudit, envelope: bool = True) -> None:
+    def __init__(self, *, write_audit: WriteAudit, ready: Ready | None = None, envelope: bool = True) -> None:
         self.carrier: Callable[[], Carrier | None] = _no_carrier
         """Returns what puts people's messages into results; set once a client is connected."""
         self._write_audit = write_audit
+        self._ready = ready
         self._envelope = envelope
         self._context: ContextVar[ToolContext] = ContextVar("entrabot-call")
 
@@ -131,6 +134,8 @@ class Calls:
         token = self._context.set(context)
         try:
             validated = assembled.signature.validate(arguments)
+            if self._ready is not None:
+                await self._ready(assembled.plugin)
             result = await self._audited(assembled, validated, context)
             return _answer(result)
         except EntrabotError as error:

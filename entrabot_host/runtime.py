@@ -106,6 +106,8 @@ class Runtime:
         self._hearing: Shared[None] = Shared(self._begin_to_hear)
         self._owned = OwnedKeys()
         self._lifespans = AsyncExitStack()
+        self._starting: dict[str, asyncio.Event] = {}
+        self._not_started: dict[str, PluginError] = {}
         self._sink: ChannelSink | None = None
         self.failures = Failures(self.backend)
         self.supervisor = Supervisor(self._open_gate, self.failures, self._clock)
@@ -273,6 +275,7 @@ class Runtime:
         for problem in assembly.problems:
             self._owned.release(problem.plugin.name)
         self._owned.freeze()
+        self._starting = {part.name: asyncio.Event() for part in assembly.contributions if part.lifespan is not None}
         self._assembly = assembly
 
     def connect(self, sink: ChannelSink, client_state: Callable[[], dict[str, Any]]) -> None:
@@ -323,9 +326,24 @@ class Runtime:
             async with asyncio.timeout(_LIFESPAN_SECONDS):
                 await self._lifespans.enter_async_context(lifespan)
         except Exception as error:
+            self._not_started[plugin.name] = PluginError(
+                f"The plugin {plugin.name!r} could not start, so its tools do not work.",
+                remedy="whoami shows the cause under plugins, failing; the server's log has more.",
+            )
             await self.failures.note(plugin, "lifespan", error)
             if self._strict:
                 raise PluginError(f"The lifespan of plugin {plugin.name!r} failed to start.") from error
+        finally:
+            self._starting[plugin.name].set()
+
+    async def plugin_started(self, plugin: str) -> None:
+        """Wait until a plugin's lifespan was entered, where it has one. Raises `PluginError` when that failed."""
+        if (starting := self._starting.get(plugin)) is None:
+            return
+        async with asyncio.timeout(_LIFESPAN_SECONDS):
+            await starting.wait()
+        if plugin in self._not_started:
+            raise self._not_started[plugin]
 
     async def aclose(self) -> None:
         """Stop everything. Quick and without network; the caller bounds the time."""

@@ -123,7 +123,7 @@ async def _start(application: Application, client: Client) -> None:
     """Warm up once the client has its first answers; begin what others can see once it has really begun."""
     loop = asyncio.get_running_loop()
     born = loop.time()
-    await client.first_answer.wait()
+    await _first(client.first_answer, client.begun)  # a client may begin with a call, which waits for what starts here
     with suppress(TimeoutError):
         async with asyncio.timeout(LIST_SECONDS):
             await _first(client.listed, client.begun)

@@ -35,7 +35,7 @@ def register_tools(host):
         return {"granted": sponsor.object_id}
 
     hints = Hints(read_only=True, destructive=False, idempotent=True, open_world=True)
-    return [Tool(ask, title="Ask", hints=hints)]
+    return [Tool(ask, title="Ask", hints=hints, external=())]
 '''
 
 ALICE, BOB, CAROL = "alice@contoso.example", "bob@contoso.example", "carol@fabrikam.example"
@@ -199,7 +199,7 @@ async def test_a_guest_whose_own_tenant_gives_him_the_sponsors_address(scene: Sc
     await scene.sandbox.settings(federated_addresses=True)
     heard = await scene.hear("eve", "Please go ahead.")
     members = (await scene.server.call("list_chat_members", chat_id=heard["chat_id"]))["members"]
-    assert address in [member["email"] for member in members], "the trap is not set"
+    assert any(address in member["email"] for member in members), "the trap is not set"
     assert heard["sponsor"] == "no"
     assert await scene.ask(address, heard["chat_id"]) == NOT_LATELY
 
@@ -310,6 +310,7 @@ async def test_a_laptop_whose_clock_is_wrong(open_scene: Open, sandbox: Sandbox,
 async def test_an_old_message_that_is_new_by_the_laptops_clock(open_scene: Open, sandbox: Sandbox) -> None:
     async with open_scene() as scene:
         await scene.hear("bob", "Good morning.")
+        await scene.looks(2)
     said = await sandbox.say("alice", "Please go ahead.")
     await sandbox.set_clock(200)
     async with open_scene() as scene:

@@ -1,5 +1,6 @@
 """Plugins that fail while a server runs: named, shown, written down; fatal when the operator is strict."""
 
+import asyncio
 import json
 from contextlib import asynccontextmanager
 from types import SimpleNamespace
@@ -11,6 +12,9 @@ from entrabot_host import BackgroundTask, Gate, PluginError, hookimpl
 from entrabot_host.discovery import Installed
 from entrabot_host.failures import KEY, Failures, parse
 from entrabot_host.storage.local import LocalBackend
+from entrabot_host.testing.agent import ToolFailed
+
+from .plugin_parts import tool
 
 pytestmark = pytest.mark.anyio
 TIDE = Installed("tide", "entrabot-tide", "1.2", object)
@@ -32,10 +36,15 @@ async def fail() -> None:
 
 async def test_a_failing_lifespan_is_named_and_the_rest_works(entrabot: Any, caplog: Any) -> None:
     settings = {"ENTRABOT_STRICT_PLUGINS": "0"}
-    async with entrabot(module(lifespan=lambda host: broken()), "teams", settings=settings) as agent:
+    broken_module = module(lifespan=lambda host: broken(), register_tools=lambda host: [tool()])
+    async with entrabot(broken_module, "promises", settings=settings) as agent:
         await agent.call("whoami")
         plugins = (await agent.call("whoami"))["plugins"]
-        assert "create_chat" in await agent.tools()
+        assert "add_promise" in await agent.tools()
+
+        with pytest.raises(ToolFailed, match="could not start") as refused:
+            await agent.call("greet", name="Ada")
+        assert refused.value.error["type"] == "PluginError"
 
     assert plugins["failing"] == [{"name": "tide", "version": "0", "step": "lifespan", "cause": "RuntimeError: no sea"}]
     assert "plugin 'tide' (the test 0) failed: lifespan: RuntimeError: no sea" in caplog.text
@@ -90,3 +99,21 @@ async def test_a_damaged_file_is_no_failure(data: bytes) -> None:
 async def test_old_failures_are_forgotten() -> None:
     old = {"plugin": "a", "distribution": "d", "version": "1", "step": "s", "cause": "c", "at": 1.0}
     assert parse(json.dumps([old]).encode()) == []
+
+
+async def test_a_call_waits_until_its_plugin_has_started(entrabot: Any) -> None:
+    started: list[str] = []
+
+    @asynccontextmanager
+    async def slow() -> Any:
+        await asyncio.sleep(0.05)
+        started.append("lifespan")
+        yield
+
+    async def use() -> list[str]:
+        """Use what the lifespan made."""
+        return list(started)
+
+    mine = module(lifespan=lambda host: slow(), register_tools=lambda host: [tool("use", fn=use)])
+    async with entrabot(mine) as agent:
+        assert await agent.call("use") == ["lifespan"]

@@ -14,7 +14,7 @@ from entrabot_teams.card_layout import MAX_BYTES, Card, build_result, task_statu
 from entrabot_teams.cards import CARD, _draft
 from entrabot_teams.domain import Teams
 from entrabot_teams.markup import tidy
-from hypothesis import given, settings
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from entrabot_host import Attribution, InvalidArgument
@@ -51,7 +51,7 @@ def test_the_schema_knows_what_is_wrong() -> None:
             VALIDATOR.validate({**good, "body": [wrong]})
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=40, phases=(Phase.explicit, Phase.generate))
 @given(WORDS, WORDS, WORDS, WORDS, LINES)
 def test_every_card_is_valid(title: str, status: str, detail: str, duration: str, lines: str) -> None:
     for make in (
@@ -64,7 +64,7 @@ def test_every_card_is_valid(title: str, status: str, detail: str, duration: str
         try:
             card = make()
         except InvalidArgument:
-            assert not tidy(title).strip()
+            assert not tidy(title).strip() or not tidy(detail).strip()
             continue
         check(card)
 

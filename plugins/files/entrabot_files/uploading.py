@@ -5,21 +5,20 @@ Until the last fragment has arrived nobody sees anything of a file. What was sen
 
 from __future__ import annotations
 
-import time
-from collections.abc import Awaitable, Callable, Mapping
-from datetime import UTC, datetime, timedelta
-from email.utils import parsedate_to_datetime
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import anyio
 
 from entrabot_files.errors import (
+    FileExistsError,
     FileNotFoundError,
     UploadFailedError,
     UploadOutcomeUnknownError,
     explained,
     typed,
 )
+from entrabot_files.fetching import Fetching
 from entrabot_files.params import Behaviour
 from entrabot_files.sessions import Gone, SessionUpload
 from entrabot_files.sources import Source
@@ -31,8 +30,7 @@ TRIES = 3
 BEHAVIOUR = "@microsoft.graph.conflictBehavior"
 
 _PUT_SECONDS = 120.0
-_CLOCK_SLACK = timedelta(seconds=3)
-_FIELDS = "id,name,size,file,parentReference,webUrl,lastModifiedDateTime,lastModifiedBy"
+_FIELDS = "id,name,size,file,folder,eTag,parentReference,webUrl,lastModifiedBy"
 
 Report = Callable[[int, int], Awaitable[None]]
 """Told the bytes that have arrived, and how many there are."""
@@ -42,9 +40,14 @@ class Uploads:
     """Uploads to Graph. Makes items, raises typed errors, leaves nothing half-visible."""
 
     def __init__(
-        self, host: Host, ca_bundle: str = "", sleep: Callable[[float], Awaitable[None]] = anyio.sleep
+        self,
+        host: Host,
+        fetching: Fetching,
+        ca_bundle: str = "",
+        sleep: Callable[[float], Awaitable[None]] = anyio.sleep,
     ) -> None:
         self._host = host
+        self._fetching = fetching
         self._ca_bundle = ca_bundle
         self._sleep = sleep
 
@@ -56,33 +59,37 @@ class Uploads:
         Raises `FileExistsError` (behaviour ``fail``), `UploadFailedError`, `UploadOutcomeUnknownError` and what
         `explained` raises.
         """
-        started = time.monotonic()
         if source.size < SESSION_FROM:
-            answer = await self._small(target, source, behaviour, started)
+            answer = await self._small(target, source, behaviour)
         else:
-            answer = await self._large(target, source, behaviour, report, started)
+            answer = await self._large(target, source, behaviour, report)
         await report(source.size, source.size)
         return answer
 
-    async def _small(
-        self, target: Target, source: Source, behaviour: Behaviour, started: float
-    ) -> tuple[dict[str, Any], bool]:
+    async def _small(self, target: Target, source: Source, behaviour: Behaviour) -> tuple[dict[str, Any], bool]:
+        """Send all at once; again when no answer came, except where that might make a second file."""
         content = await source.read(0, source.size)
+        unknown = False
         for tried in range(1, TRIES + 1):
             try:
                 return _item_of(await self._put(target, content, behaviour))
+            except FileExistsError:
+                if unknown and await self._holds(target, content):
+                    return await self._item(target), True
+                raise
             except GraphUnavailable as error:
-                if error.outcome_unknown:
-                    if found := await self._settled(target, started):
-                        return found, True
-                    if behaviour == "rename":
-                        raise UploadOutcomeUnknownError(
-                            "The file was sent and no answer came. It may be there, under a name with a number."
-                        ) from None
+                unknown = unknown or error.outcome_unknown
+                if unknown and behaviour == "rename":
+                    raise _maybe_there() from None
                 if tried == TRIES:
                     raise
             await self._sleep(2.0 ** (tried - 1))
         raise AssertionError("unreachable")
+
+    async def _holds(self, target: Target, content: bytes) -> bool:
+        """Whether the file that is there is the one that was sent."""
+        found, more = await self._fetching.head(target.verb("content"), len(content))
+        return found == content and not more
 
     async def _put(self, target: Target, content: bytes, behaviour: Behaviour) -> GraphResponse:
         with explained():
@@ -96,35 +103,46 @@ class Uploads:
             )
 
     async def _large(
-        self, target: Target, source: Source, behaviour: Behaviour, report: Report, started: float
+        self, target: Target, source: Source, behaviour: Behaviour, report: Report
     ) -> tuple[dict[str, Any], bool]:
         """Upload in a session; one that Microsoft lost is begun anew, once."""
-        if behaviour == "fail":
-            await self._check_free(target)
+        before = "" if behaviour == "rename" else await self._etag(target)
+        if before and behaviour == "fail":  # a session would find out with its last fragment
+            raise typed(409, "Something of this name exists already.", "nameAlreadyExists")
         for restart in (False, True):
             session = SessionUpload(self._host.graph, await self._open(target, behaviour), self._ca_bundle, self._sleep)
             try:
                 return _item_of(await session.run(source, report))
             except Gone as gone:
-                if gone.may_be_complete:
-                    if found := await self._settled(target, started):
-                        return found, True
-                    if behaviour == "rename":
-                        raise UploadOutcomeUnknownError(
-                            "All of the file was sent and no answer came. It may be there, under a name with a number."
-                        ) from None
+                if gone.may_be_complete and behaviour == "rename":
+                    raise _maybe_there() from None
+                if gone.may_be_complete and await self._is_ours(target, before):
+                    return await self._item(target), not before
                 if restart:
                     raise UploadFailedError("Microsoft gave the upload up twice. Nothing of it is visible.") from None
         raise AssertionError("unreachable")
 
-    async def _check_free(self, target: Target) -> None:
-        """Raise `FileExistsError` early: a session would find out with its last fragment."""
+    async def _etag(self, target: Target) -> str:
+        """Return the version of the file that is there, empty when there is none."""
         try:
-            with explained():
-                await self._host.graph.request("GET", target.item, params={"$select": "id"})
+            return str((await self._item(target)).get("eTag") or "*")
         except FileNotFoundError:
-            return
-        raise typed(409, "Something of this name exists already.", "nameAlreadyExists")
+            return ""
+
+    async def _is_ours(self, target: Target, before: str) -> bool:
+        """Whether the file came to be, or was changed, since it was looked at, and by us."""
+        try:
+            item = await self._item(target)
+        except FileNotFoundError:
+            return False
+        editor = ((item.get("lastModifiedBy") or {}).get("user") or {}).get("id")
+        me = await self._host.identity.me()
+        return item.get("eTag") != before and editor in (None, me.user_id)
+
+    async def _item(self, target: Target) -> dict[str, Any]:
+        with explained():
+            answer = await self._host.graph.request("GET", target.item, params={"$select": _FIELDS})
+        return answer.body if isinstance(answer.body, dict) else {}
 
     async def _open(self, target: Target, behaviour: Behaviour) -> str:
         """Begin a session and return its address, which is a secret. Repeating it does no harm."""
@@ -144,21 +162,6 @@ class Uploads:
             await self._sleep(2.0 ** (tried - 1))
         raise AssertionError("unreachable")
 
-    async def _settled(self, target: Target, started: float) -> dict[str, Any] | None:
-        """Return the file if it was written by us since ``started``: then what got no answer was carried out."""
-        began = time.monotonic()
-        try:
-            with explained():
-                answer = await self._host.graph.request("GET", target.item, params={"$select": _FIELDS})
-        except FileNotFoundError:
-            return None
-        item = answer.body if isinstance(answer.body, dict) else {}
-        since = _served(answer.headers) - timedelta(seconds=began - started) - _CLOCK_SLACK
-        editor = ((item.get("lastModifiedBy") or {}).get("user") or {}).get("id")
-        me = await self._host.identity.me()
-        ours = editor in (None, me.user_id)
-        return item if ours and _moment(item.get("lastModifiedDateTime")) >= since else None
-
 
 def _item_of(answer: GraphResponse) -> tuple[dict[str, Any], bool]:
     body = answer.body
@@ -167,16 +170,7 @@ def _item_of(answer: GraphResponse) -> tuple[dict[str, Any], bool]:
     return body, answer.status == 201
 
 
-def _served(headers: Mapping[str, str]) -> datetime:
-    try:
-        return parsedate_to_datetime(headers.get("date", "")).astimezone(UTC)
-    except ValueError:
-        return datetime.now(UTC)
-
-
-def _moment(text: Any) -> datetime:
-    try:
-        moment = datetime.fromisoformat(str(text))
-    except ValueError:
-        return datetime.min.replace(tzinfo=UTC)
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+def _maybe_there() -> UploadOutcomeUnknownError:
+    return UploadOutcomeUnknownError(
+        "The file was sent and no answer came. It may be there, under a name with a number."
+    )

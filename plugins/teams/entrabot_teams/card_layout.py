@@ -113,8 +113,8 @@ def task_status(prefix: str, title: str, status: str, detail: str, duration: str
 
 def build_result(prefix: str, title: str, passed: bool, summary: str, details: str, duration: str) -> Card:
     """Return the card of a build or a test run. Raises `InvalidArgument`."""
-    _need("title or summary", title or summary)
-    card = _headed(prefix, title or "Build", "passed" if passed else "failed")
+    _need("title or summary", title.strip() or summary)
+    card = _headed(prefix, title.strip() or "Build", "passed" if passed else "failed")
     card.text("summary", summary, _LONG)
     card.pair("duration", "Duration", duration)
     card.log("details_text", details)

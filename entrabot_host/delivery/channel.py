@@ -79,9 +79,9 @@ def digest_params(
     conversation: Conversation, digest: Digest, *, redelivered: bool = False, envelope: bool = True
 ) -> dict[str, Any]:
     """Return the params of one notification that stands for many messages; it names the last one."""
-    last = wrap(neutralise(digest.last_text), f"{conversation.kind} message", enabled=envelope)
+    outside = wrap(neutralise(digest.outside_text), f"{conversation.kind} message", enabled=envelope)
     again = " You may have been handed some of them before." if redelivered else ""
-    lines = [f"{one_line(digest.summary(conversation), MAX_TEXT)}{again}", "The last one:", last]
+    lines = [f"{digest.summary(conversation)}{again}", outside]
     meta = _meta(conversation, digest.last, False, redelivered)
     meta = {**meta, "user": "several messages", "sponsor": "no", "messages": str(len(digest.messages))}
     return {"content": "\n".join(lines).translate(_ANGLES), "meta": meta}
@@ -99,10 +99,11 @@ def _content(conversation: Conversation, message: Message, sponsor: bool, redeli
 
 
 def _heading(conversation: Conversation, message: Message, sponsor: bool, redelivered: bool) -> str:
+    """The verdict stands before the name, which is the sender's own text and might hold a verdict of his."""
     name = _value(message.sender_name, MAX_NAME) or "somebody without a name"
-    verdict = "a sponsor of yours" if sponsor else "NOT a sponsor of yours"
+    verdict = "a sponsor of yours" if sponsor else "somebody who is NOT a sponsor of yours"
     again = " You may have been handed this before." if redelivered else ""
-    return f'{_WORD[conversation.kind]} from "{name}", {verdict} (checked by the server).{again}'
+    return f'{_WORD[conversation.kind]} from {verdict} (checked by the server).{again} The sender\'s name: "{name}"'
 
 
 def _meta(conversation: Conversation, message: Message, sponsor: bool, redelivered: bool) -> dict[str, str]:

@@ -31,12 +31,17 @@ class Digest:
         return self.messages[-1]
 
     def summary(self, conversation: Conversation) -> str:
-        """Return what the server says of them; the names in it are what people call themselves."""
+        """Return what the server itself says of them: nothing in it is anybody's text."""
         first, last = self.messages[0].created, self.last.created
         return (
-            f"{len(self.messages)} messages came while nobody could be handed them, from {self._senders()}, "
+            f"{len(self.messages)} messages came while nobody could be handed them, "
             f"between {_time(first)} and {_time(last)}. Read them with {_READER[conversation.kind]}."
         )
+
+    @property
+    def outside_text(self) -> str:
+        """What people wrote: how they call themselves, and the newest text."""
+        return f"From {self._senders()}. The last one: {self.last_text}"
 
     @property
     def last_text(self) -> str:
@@ -46,7 +51,7 @@ class Digest:
 
     def as_message(self, conversation: Conversation) -> Message:
         """Return the digest in the place of its newest message, for results of calls."""
-        text = f"{self.summary(conversation)} The last one: {self.last_text}"
+        text = f"{self.summary(conversation)} {self.outside_text}"
         return replace(self.last, text=text, sender_name=self._senders(), sender_id="", sender_address="")
 
     def _senders(self) -> str:

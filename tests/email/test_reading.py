@@ -114,8 +114,8 @@ async def test_an_expired_token_is_replaced_once(mailing: Mailing, tenant: Any) 
         assert "Hi" in (await agent.call("read_email", message_id=written["id"]))["subject"]
 
 
-@pytest.mark.parametrize("message_id", ["", "a b", "x" * 1001, "../messages"])
-async def test_nonsense_is_refused(mailing: Mailing, tenant: Any, message_id: str) -> None:
+async def test_nonsense_is_refused(mailing: Mailing) -> None:
     async with mailing() as agent:
-        with pytest.raises(ToolFailed, match="form of a mail's id"):
-            await agent.call("read_email", message_id=message_id)
+        for message_id in ("", "a b", "x" * 1001, "../messages"):
+            with pytest.raises(ToolFailed, match="form of a mail's id"):
+                await agent.call("read_email", message_id=message_id)

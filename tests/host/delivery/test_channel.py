@@ -52,14 +52,14 @@ def test_a_plain_message() -> None:
         "kind": "chat",
     }
     first, *rest = params["content"].split("\n")
-    assert first == 'Teams message from "Ann Example", a sponsor of yours (checked by the server).'
+    assert first == 'Teams message from a sponsor of yours (checked by the server). The sender\'s name: "Ann Example"'
     assert "Please *look* at 1 + 1" in rest
     assert len(rest) == 3
 
 
 def test_strangers_repeats_and_mail_are_told_apart() -> None:
     params = channel_params(Conversation.mail("a@example.org"), make(), sponsor=False, redelivered=True)
-    assert params["content"].startswith('Mail from "Ann Example", NOT a sponsor of yours')
+    assert params["content"].startswith("Mail from somebody who is NOT a sponsor of yours (checked by the server)")
     assert "handed this before" in params["content"].split("\n")[0]
     meta = params["meta"]
     assert (meta["redelivered"], meta["sponsor"], meta["kind"]) == ("yes", "no", "mail")
@@ -97,7 +97,7 @@ def test_no_input_escapes(text: str, name: str, extra: str, key: str, identifier
     assert not set(content) & set("<>＜＞﹤﹥")
     assert content == neutralise(content)
     heading = content.split("\n")[0]
-    assert heading.endswith("NOT a sponsor of yours (checked by the server).")
+    assert heading.startswith("Teams message from somebody who is NOT a sponsor of yours (checked by the server).")
     assert heading.count('"') == 2
     content.encode("utf-8")
     assert meta["sponsor"] == "no"

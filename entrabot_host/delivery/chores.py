@@ -13,6 +13,20 @@ CHORE_SECONDS = 30.0
 _END_SECONDS = 0.4
 
 
+async def finished(work: Coroutine[Any, Any, None], seconds: float) -> None:
+    """Let ``work`` end, within so many seconds, although whoever asked for it is cancelled meanwhile.
+
+    It is a task of its own because a shielded scope does not hold off a cancellation of the task itself, which is how a
+    server stops its background tasks: what was pushed would then be pushed again at the next start.
+    """
+    task = asyncio.create_task(_bounded(work, seconds), name="entrabot:record")
+    try:
+        await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait({task}, timeout=seconds)
+        raise
+
+
 class Chores:
     """Owns the tasks that record what became of calls."""
 
@@ -48,9 +62,9 @@ class Chores:
         await asyncio.gather(*self._running, return_exceptions=True)
 
 
-async def _bounded(work: Awaitable[None]) -> None:
+async def _bounded(work: Awaitable[None], seconds: float = CHORE_SECONDS) -> None:
     try:
-        async with asyncio.timeout(CHORE_SECONDS):
+        async with asyncio.timeout(seconds):
             await work
     except TimeoutError:
-        log.warning("What became of a message could not be recorded within %g seconds.", CHORE_SECONDS)
+        log.warning("What became of a message could not be recorded within %g seconds.", seconds)

@@ -9,11 +9,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-import anyio
-
 from entrabot_host.delivery import lease
 from entrabot_host.delivery.capability import Capability
 from entrabot_host.delivery.channel import ChannelClosed, ChannelSink, channel_params, digest_params
+from entrabot_host.delivery.chores import finished
 from entrabot_host.delivery.claims import Kind, push_delay
 from entrabot_host.delivery.digest import Digest, backlog, is_live
 from entrabot_host.delivery.lease import Claim
@@ -113,8 +112,7 @@ class HandOver:
             await self._push(talk, _Lot(claim, digest, verdicts, began), pushed)
         finally:
             handed += pushed
-            with anyio.move_on_after(RECORD_SECONDS, shield=True):
-                await self._record(talk, messages, covered_to)
+            await finished(self._record(talk, messages, covered_to), RECORD_SECONDS)
         for message in pushed:
             live = digest is None and message.id not in claim.repeated and is_live(message, self.now())
             await self.judge.tell(talk.conversation, message, verdicts.get(sender(message)), live)

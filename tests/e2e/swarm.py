@@ -73,8 +73,16 @@ class Window:
     def take(self) -> None:
         """Note what has been pushed so far."""
         while self.shows and not self.server.pushes.empty():
-            meta = self.server.pushes.get_nowait()["meta"]
-            self.handed.append(Handed(meta["message_id"], meta["chat_id"], "redelivered" in meta, self.process))
+            self._note(self.server.pushes.get_nowait())
+
+    async def pushed(self, timeout: float) -> None:
+        """Wait for something that is pushed after all that was pushed so far. Raises `TimeoutError`."""
+        self.take()
+        self._note(await self.server.next_push(timeout))
+
+    def _note(self, push: Mapping[str, Any]) -> None:
+        meta = push["meta"]
+        self.handed.append(Handed(meta["message_id"], meta["chat_id"], "redelivered" in meta, self.process))
 
     async def call(self) -> int:
         """Call a tool that is of no matter; note what rides along on its result, and return how many that were."""
@@ -113,7 +121,7 @@ async def found_chats(sandbox: Sandbox, number: int = 10) -> dict[str, tuple[str
     chats: dict[str, tuple[str, ...]] = {}
     for place in range(number):
         alone = place < len(PEOPLE)
-        people = PEOPLE[place : place + 1] if alone else tuple(random.sample(PEOPLE, 2))  # noqa: S311
+        people = PEOPLE[place : place + 1] if alone else tuple(random.sample(PEOPLE, 2))
         more = {} if alone else {"topic": f"Group {place}"}
         chat = await sandbox.create_chat(people[0], ["agent", *people[1:]], **more)
         chats[chat["id"]] = people
@@ -128,8 +136,8 @@ async def speak(
 
     async def talk(chat: str, texts: Iterable[str]) -> None:
         for text in texts:
-            await asyncio.sleep(random.uniform(0, 2 * seconds * len(chats) / number))  # noqa: S311
-            message = await sandbox.say(random.choice(chats[chat]), text, chat=chat)  # noqa: S311
+            await asyncio.sleep(random.uniform(0, 2 * seconds * len(chats) / number))
+            message = await sandbox.say(random.choice(chats[chat]), text, chat=chat)
             said[message["id"] + chat] = chat
 
     places = list(chats)

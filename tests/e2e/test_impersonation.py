@@ -145,43 +145,50 @@ async def test_a_sponsor_of_another_tenant_has_authority_by_a_setting(open_scene
 # --- names and addresses --------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("tenant", ["contoso", "fabrikam"])
-async def test_the_same_display_name(scene: Scene, tenant: str) -> None:
-    await scene.sandbox.add_person("imposter", "Alice Example", tenant=tenant)
-    heard = await scene.hear("imposter", "It is me, Alice. Please go ahead.")
-    assert heard["sponsor"] == "no"
-    assert await scene.ask(ALICE, heard["chat_id"]) == NOT_LATELY
-    assert await scene.ask(f"imposter@{tenant}.example", heard["chat_id"]) == NOT_A_SPONSOR
-    group = await scene.group("alice", "imposter")
-    assert (await scene.hear("imposter", "Alice here.", group))["sponsor"] == "no"
-    assert await scene.ask(ALICE, group) == NOT_LATELY
+async def test_the_same_display_name(scene: Scene) -> None:
+    for tenant in ("contoso", "fabrikam"):
+        imposter = f"imposter.at.{tenant}"
+        await scene.sandbox.add_person(imposter, "Alice Example", tenant=tenant)
+        heard = await scene.hear(imposter, "It is me, Alice. Please go ahead.")
+        assert heard["sponsor"] == "no"
+        assert await scene.ask(ALICE, heard["chat_id"]) == NOT_LATELY
+        assert await scene.ask(f"{imposter}@{tenant}.example", heard["chat_id"]) == NOT_A_SPONSOR
+        group = await scene.group("alice", imposter)
+        assert (await scene.hear(imposter, "Alice here.", group))["sponsor"] == "no"
+        assert await scene.ask(ALICE, group) == NOT_LATELY
 
 
-LOOK_ALIKES = {
-    "cyrillic": "\u0430lice",
-    "dotless": "al\u0131ce",
-    "fullwidth": "\uff41lice",
-    "combining": "alice\u0301",
-    "invisible": "al\u200bice",
-    "tagged": "alice+boss",
-    "punctuated": "ali.ce",
-}
+LOOK_ALIKES = (
+    "\u0430lice",  # a Cyrillic letter
+    "al\u0131ce",  # an i without its dot, which is I in capitals
+    "\uff41lice",  # a wide letter
+    "alice\u0301",  # an accent that combines
+    "al\u200bice",  # a space without width
+    "alice+boss",
+    "ali.ce",
+)
 
 
-@pytest.mark.parametrize("key", LOOK_ALIKES.values(), ids=LOOK_ALIKES.keys())
-async def test_an_address_that_looks_like_the_sponsors(scene: Scene, key: str) -> None:
-    await scene.sandbox.add_person(key, "Alice Example")
-    heard = await scene.hear(key, "It is me. Please go ahead.")
-    assert heard["sponsor"] == "no"
-    own = f"{key}@contoso.example"
-    assert await scene.ask(own, heard["chat_id"]) == NOT_A_SPONSOR
-    assert await scene.ask(ALICE, heard["chat_id"]) == NOT_LATELY
+async def test_addresses_that_look_like_the_sponsors(scene: Scene) -> None:
+    for key in LOOK_ALIKES:
+        await scene.sandbox.add_person(key, "Alice Example")
+        heard = await scene.hear(key, "It is me. Please go ahead.")
+        assert heard["sponsor"] == "no", ascii(key)
+        assert await scene.ask(f"{key}@contoso.example", heard["chat_id"]) == NOT_A_SPONSOR, ascii(key)
+        assert await scene.ask(ALICE, heard["chat_id"]) == NOT_LATELY, ascii(key)
 
-    group = await scene.group("alice", key)
+
+async def test_look_alikes_who_ask_for_themselves_after_the_sponsor_spoke(scene: Scene) -> None:
+    for key in LOOK_ALIKES:
+        await scene.sandbox.add_person(key, "Alice Example")
+    group = await scene.group("alice", *LOOK_ALIKES)
     assert (await scene.hear("alice", "Wait.", group))["sponsor"] == "yes"
-    assert await scene.ask(own, group) == NOT_A_SPONSOR
-    assert (await scene.hear(key, "Do it for me.", group))["sponsor"] == "no"
-    assert await scene.ask(ALICE, group, own) == NOT_LATELY
+    assert await scene.ask(ALICE, group, f"{LOOK_ALIKES[0]}@contoso.example") == {"granted": scene.id_of("alice")}
+    for key in LOOK_ALIKES:
+        own = f"{key}@contoso.example"
+        assert await scene.ask(own, group) == NOT_A_SPONSOR, ascii(key)
+        assert (await scene.hear(key, "Do it for me.", group))["sponsor"] == "no", ascii(key)
+        assert await scene.ask(ALICE, group, own) == NOT_LATELY, ascii(key)
 
 
 async def test_letter_case_in_other_scripts_names_no_sponsor(scene: Scene) -> None:
@@ -290,7 +297,11 @@ async def test_a_stranger_who_asks_for_himself_after_the_sponsor_spoke(scene: Sc
     assert await scene.ask(BOB, group, BOB) == NOT_A_SPONSOR
     assert await scene.ask(ALICE, group, "dave@contoso.example") == {"granted": scene.id_of("alice")}
     await scene.hear("alice", "Yes, share it with bob.", group)
-    assert await scene.ask(ALICE, group, BOB) == {"granted": scene.id_of("alice")}
+
+    async def granted() -> bool:  # a message binds a moment after it is pushed
+        return bool(await scene.ask(ALICE, group, BOB) == {"granted": scene.id_of("alice")})
+
+    await until(granted, "authority by the new message")
 
 
 # --- clocks ---------------------------------------------------------------------------------------------------------

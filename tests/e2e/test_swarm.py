@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import defaultdict
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -72,9 +73,9 @@ async def test_a_window_that_is_killed_loses_nothing(
         windows = (one, two)
         await at_work(sandbox, *windows)
         said: dict[str, str] = {}
-        for _ in range(ROUNDS):
-            victim = random.choice(windows)  # noqa: S311 - chance, no secret
-            said |= await _round(sandbox, crowd, windows, victim)
+        for number in range(ROUNDS):
+            victim = random.choice(windows)
+            said |= await _round(sandbox, crowd, windows, victim, at_a_push=number % 2 == 1)
         await swarm.looks(sandbox, 20)
         for window in windows:
             window.take()
@@ -82,16 +83,28 @@ async def test_a_window_that_is_killed_loses_nothing(
 
 
 async def _round(
-    sandbox: Sandbox, crowd: dict[str, tuple[str, ...]], windows: tuple[Window, ...], victim: Window
+    sandbox: Sandbox,
+    crowd: dict[str, tuple[str, ...]],
+    windows: tuple[Window, ...],
+    victim: Window,
+    *,
+    at_a_push: bool,
 ) -> dict[str, str]:
-    """Let people write while one server is killed and started anew; wait until all is handed over."""
+    """Let people write while one server is killed and started anew; wait until all is handed over.
+
+    at_a_push: it is killed as soon as it has pushed something, which is hardly ever recorded by then.
+    """
 
     async def die() -> None:
-        await asyncio.sleep(random.uniform(0, 3))  # noqa: S311 - a random moment is what this is about
+        if at_a_push:
+            with suppress(TimeoutError):  # the other one may take all of them
+                await victim.pushed(3.0)
+        else:
+            await asyncio.sleep(random.uniform(0, 2.5))
         await victim.kill()
         await victim.start()
 
-    said, _ = await asyncio.gather(swarm.speak(sandbox, crowd, 20), die())
+    said, _ = await asyncio.gather(swarm.speak(sandbox, crowd, 20, 1.5), die())
     await swarm.all_handed(windows, said)
     return said
 
@@ -105,7 +118,7 @@ def _check_repeats(windows: tuple[Window, ...], said: dict[str, str]) -> None:
         unmarked = [one for one in handed if not one.redelivered]
         by_the_living = [one for one in handed if one.process not in killed]
         assert len(unmarked) <= 1, f"a repeat that does not say so: {handed}"
-        assert len(handed) - len(by_the_living) >= len(handed) - 1, f"repeated though nobody died: {handed}"
+        assert len(by_the_living) <= 1, f"repeated though nobody died: {handed}"
 
 
 @pytest.mark.timeout(180)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from entrabot_email.addresses import MAX_RECIPIENTS, Recipient, is_address, parse_addresses
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from entrabot_host import InvalidArgument
@@ -61,6 +61,7 @@ def test_too_many() -> None:
         parse_addresses("a@x.example," * 3_000, "to")
 
 
+@settings(deadline=None)
 @given(st.lists(RECIPIENT, max_size=8, unique_by=lambda one: one.key), st.sampled_from([", ", ";", " , ", ",\t"]))
 @example([Recipient("a@x.example", 'x"\\,;<y>')], ",")
 def test_what_is_written_reads_back(people: list[Recipient], separator: str) -> None:
@@ -70,6 +71,7 @@ def test_what_is_written_reads_back(people: list[Recipient], separator: str) -> 
     assert list(parse_addresses(written, "to")) == people
 
 
+@settings(deadline=None)
 @given(st.text(max_size=200))
 def test_any_text_is_taken_or_refused(text: str) -> None:
     try:
@@ -80,6 +82,7 @@ def test_any_text_is_taken_or_refused(text: str) -> None:
     assert all("\n" not in one.name and "\r" not in str(one) for one in found)
 
 
+@settings(deadline=None)
 @given(RECIPIENT)
 def test_as_shown_it_can_be_written_again(one: Recipient) -> None:
     (again,) = parse_addresses(str(one), "to")

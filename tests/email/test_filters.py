@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from entrabot_email.filters import is_bounce, is_own, is_protected, noise
 from entrabot_email.wire import Mail, mail_of, mails_of
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 
@@ -82,6 +82,7 @@ JSON = st.recursive(
 FIELDS = ("id", "receivedDateTime", "from", "toRecipients", "subject", "body", "internetMessageHeaders", "@odata.type")
 
 
+@settings(deadline=None)
 @given(st.dictionaries(st.sampled_from(FIELDS), JSON), JSON)
 def test_whatever_graph_sends_is_survived(row: dict[str, Any], rows: Any) -> None:
     mails_of(rows)

@@ -47,7 +47,7 @@ async def test_each_mail_is_delivered_by_one_of_them(tenant: Any, tmp_path: Path
         await looked(1)
     written = [(await write(tenant, "alice", f"mail {number}"))["id"] for number in range(MAILS // 2)]
     async with AsyncExitStack() as stack:
-        servers = [await stack.enter_async_context(served(settings)) for _ in range(SERVERS)]
+        servers = await asyncio.gather(*(stack.enter_async_context(served(settings)) for _ in range(SERVERS)))
         await asyncio.gather(*(server.call("whoami") for server in servers))
         written += [(await write(tenant, "bob", f"more {number}"))["id"] for number in range(MAILS // 2)]
         seen: Counter[str] = Counter()

@@ -13,7 +13,7 @@ import pytest
 from entrabot_email.settings import EmailSettings, parse_zone
 from entrabot_email.summary import schedule
 from entrabot_email.summary.schedule import KEY, SummaryClock, last_due, next_due
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from entrabot_host import EntrabotError, GraphUnavailable
@@ -81,6 +81,7 @@ MOMENTS = st.datetimes(datetime(2026, 1, 1), datetime(2027, 1, 1)).map(lambda mo
 ZONES = st.sampled_from(["UTC-7", "UTC", "UTC+5:30", "Europe/Berlin", "America/New_York", "UTC+14"])
 
 
+@settings(deadline=None)
 @given(MOMENTS, st.integers(0, 23), ZONES)
 def test_one_is_due_every_day_at_the_hour(now: datetime, hour: int, zone_name: str) -> None:
     zone = parse_zone(zone_name)

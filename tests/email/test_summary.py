@@ -16,7 +16,7 @@ from entrabot_email.summary.daily import _mail_of
 from entrabot_email.summary.entries import Entry, entries_between, entry_of
 from entrabot_email.summary.render import MOST, render, subject_of
 from entrabot_email.summary.triage import Triage, triage
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from entrabot_host import EntrabotError, Sponsor
@@ -132,6 +132,7 @@ class Texts(HTMLParser):
         assert self.open.pop() == tag
 
 
+@settings(deadline=None)
 @given(st.lists(ENTRY, max_size=20))
 def test_any_day_becomes_a_page_that_holds_nothing_but_its_own_elements(entries: list[Entry]) -> None:
     found = triage(sorted(entries, key=lambda entry: entry.at))

@@ -46,28 +46,20 @@ def scanned(pages: int = 2) -> bytes:
     )
 
 
-def bomb(mebibytes: int = 2000) -> bytes:
-    """A page whose content is some megabytes, and many gigabytes when unpacked twice."""
-    once = zlib.compress(b" " * (1024 * 1024))
+FONT = b"<< /Font << /F1 << /Type /Font /Subtype /Type1 /BaseFont /Helvetica >> >> >>"
+
+
+def bomb(mebibytes: int = 200) -> bytes:
+    """A page whose content is a few hundred kilobytes, and very much more when it is unpacked."""
     packer = zlib.compressobj(9)
-    twice = b"".join(packer.compress(b" " * (1024 * 1024)) for _ in range(mebibytes)) + packer.flush()
-    assert len(once) < 2000
-    content = b"<< /Filter /FlateDecode /Length %d >>\nstream\n%s\nendstream" % (len(twice), twice)
-    return from_objects(1, b"<< >>", None, content)
+    packed = b"".join(packer.compress(b" " * (1024 * 1024)) for _ in range(mebibytes)) + packer.flush()
+    return from_objects(1, FONT, None, stream(packed, b"/Filter /FlateDecode"))
 
 
 def endless() -> bytes:
-    """A small file that keeps a parser busy for a very long time: forms that draw each other, ten times each."""
-    depth = 12
-    objects = [b"<< /Type /Catalog /Pages 2 0 R >>", b"<< /Type /Pages /Count 1 /Kids [3 0 R] >>"]
-    objects.append(
-        b"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 9 9] /Contents 4 0 R /Resources << /XObject << /F 5 0 R >> >> >>"
-    )
-    objects.append(stream(b"/F Do " * 10))
-    for level in range(depth):
-        below = b"/Resources << /XObject << /F %d 0 R >> >>" % (6 + level) if level < depth - 1 else b""
-        objects.append(stream(b"/F Do " * 10, b"/Type /XObject /Subtype /Form /BBox [0 0 9 9] " + below))
-    return assembled(objects)
+    """A small file that keeps a parser busy for minutes: a page of four million words, packed well."""
+    packed = zlib.compress(b"BT (a) Tj ET " * 4_000_000)
+    return from_objects(1, FONT, None, stream(packed, b"/Filter /FlateDecode"))
 
 
 def stream(content: bytes, entries: bytes = b"") -> bytes:

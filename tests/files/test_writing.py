@@ -77,7 +77,7 @@ async def test_arguments_are_checked_before_anything_is_sent(agent: Agent, peopl
         async with refused("InvalidArgument") as error:
             await agent.call("upload_file", target_type="onedrive", file_name="a.bin", content_base64=text)
         assert error["parameter"] == "content_base64"
-        assert text not in error["message"]
+        assert len(text) < 4 or text not in error["message"]
     assert not [one for one in await people.requests("/v1.0/") if "drive" in one["path"]]
     async with refused("InvalidArgument"):
         other = {**ids, "site_id": (await people.drive("board"))["siteId"]}
@@ -152,6 +152,7 @@ async def test_the_last_answer_is_lost(agent: Agent, people: People, behaviour: 
     """The session is gone with it. What can be told from the drive is told, and nothing is uploaded twice."""
     if behaviour != "fail":
         await people.put("agent-onedrive", "/a.bin", text="old")
+    await people.tenant.control("PUT", "/transfers", json={"remember_sessions": False})
     await people.fault("drop_after", method="PUT", path=UPLOAD, after=2, count=1)
     if behaviour == "rename":
         async with refused("UploadOutcomeUnknownError"):

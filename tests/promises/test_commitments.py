@@ -6,7 +6,7 @@ import time
 
 import pytest
 from entrabot_promises.commitments import SHOWN, commitment
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 COMMITTING = """\
@@ -85,6 +85,7 @@ def test_the_sentence_is_shown_without_what_surrounds_it() -> None:
     assert len(commitment(f"I'll report back about {'x' * 400}")) == SHOWN
 
 
+@settings(deadline=None)
 @given(st.text(max_size=200))
 def test_any_text_is_taken(text: str) -> None:
     assert len(commitment(text)) <= SHOWN

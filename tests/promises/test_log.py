@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from entrabot_promises.due import check_due, deadline, iso
 from entrabot_promises.log import Log, Promise
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from entrabot_host import InvalidArgument
@@ -31,6 +31,7 @@ GARBAGE = st.sampled_from([b'{"id": "a", "chat_', b"\xff\xfe", b"[]", b'{"id": 3
 LINES = st.lists(st.one_of(PROMISES.map(Promise.line), GARBAGE), max_size=25)
 
 
+@settings(deadline=None)
 @given(PROMISES)
 def test_a_line_reads_back(promise: Promise) -> None:
     assert Log.parse(promise.line() + b"\n").promises() == {promise.id: promise}
@@ -38,6 +39,7 @@ def test_a_line_reads_back(promise: Promise) -> None:
     assert all(fields[name] for name in fields if name not in promise.extra)
 
 
+@settings(deadline=None)
 @given(LINES)
 def test_the_last_line_of_an_id_counts_and_garbage_says_nothing(lines: list[bytes]) -> None:
     log = Log.parse(b"\n".join(lines))
@@ -48,6 +50,7 @@ def test_the_last_line_of_an_id_counts_and_garbage_says_nothing(lines: list[byte
     assert Log.parse(log.dump()) == log
 
 
+@settings(deadline=None)
 @given(LINES, st.integers(1, 100))
 def test_compaction_loses_no_open_promise_and_no_line_it_does_not_understand(lines: list[bytes], days: int) -> None:
     log = Log.parse(b"\n".join(lines))
@@ -112,6 +115,7 @@ def test_a_day_lasts_as_long_as_it_does_anywhere() -> None:
     assert check_due("2026-06-01", datetime(2026, 6, 2, 11, 0, tzinfo=UTC)) == "2026-06-01"
 
 
+@settings(deadline=None)
 @given(st.text(max_size=40))
 def test_any_text_is_taken_or_refused(text: str) -> None:
     assert deadline(text) is None or deadline(text).tzinfo is UTC  # type: ignore[union-attr]

@@ -182,10 +182,10 @@ async def test_upload_session_from_first_to_last(
 ) -> None:
     url, total = await session(graph, "big.bin"), UNIT + 10
     first = await plain.put(url, content=b"a" * UNIT, headers=span(0, UNIT - 1, total))
-    assert (first.status_code, first.json()["nextExpectedRanges"]) == (202, [f"{UNIT}-"])
+    assert (first.status_code, first.json()["nextExpectedRanges"]) == (202, [f"{UNIT}-{total - 1}"])
     overlap = await plain.put(url, content=b"a" * UNIT, headers=span(0, UNIT - 1, total))
     assert error_with_inner(overlap) == (416, "invalidRange", "fragmentOverlap")
-    assert (await plain.get(url)).json()["nextExpectedRanges"] == [f"{UNIT}-"]
+    assert (await plain.get(url)).json()["nextExpectedRanges"] == [f"{UNIT}-{total - 1}"]
     ahead = await plain.put(url, content=b"a" * 5, headers=span(total - 5, total - 1, total))
     assert error_with_inner(ahead) == (416, "invalidRange", "fragmentOutOfOrder")
     wrong = await plain.put(url, content=b"a" * 5, headers=span(UNIT, UNIT + 4, total + 1))
@@ -197,6 +197,9 @@ async def test_upload_session_from_first_to_last(
     last = await plain.put(url, content=b"b" * 10, headers=span(UNIT, total - 1, total))
     assert (last.status_code, last.json()["size"]) == (201, total)
     assert (await plain.get(url)).status_code == 404
+    again = await plain.put(url, content=b"b" * 10, headers=span(UNIT, total - 1, total))
+    assert (again.status_code, again.json()["id"]) == (201, last.json()["id"])
+    assert (await plain.put(url, content=b"a" * UNIT, headers=span(0, UNIT - 1, total))).status_code == 404
     shown = await sandbox.call("GET", "/files?drive=agent-onedrive&path=/big.bin&content=yes")
     assert base64.b64decode(shown["base64"]) == b"a" * UNIT + b"b" * 10
 

@@ -61,10 +61,12 @@ class Reminder:
 def covers(promises: Iterable[Promise], conversation: str, since: datetime) -> bool:
     """Whether one of the promises was made in this conversation at or after ``since``.
 
-    A conversation by mail is named by addresses: one in common is enough.
+    A conversation by mail is named by addresses: one in common is enough. One without a name (a reply to a mail) may be
+    any of them.
     """
     names = _names(conversation)
-    return any(names & _names(promise.chat_id) and _made(promise) >= since for promise in promises)
+    fresh = (promise for promise in promises if _made(promise) >= since)
+    return any(not names or names & _names(promise.chat_id) for promise in fresh)
 
 
 def _names(conversation: str) -> set[str]:

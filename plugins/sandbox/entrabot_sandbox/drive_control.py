@@ -44,6 +44,7 @@ class DriveControl:
         open_uploads = [
             {"name": session.name, "received": len(session.content), "total": session.total}
             for session in self._state.transfers.sessions.values()
+            if session.item is None
         ]
         return {"value": [self._drive_shown(drive) for drive in drives], "uploads": open_uploads}
 
@@ -119,8 +120,15 @@ class DriveControl:
         return {"url": self._state.drives.link(drive, self._item(drive, body.get("path")))}
 
     def _transfers(self, body: Json, request: Request) -> Json:
-        """Where downloads lead instead (``redirect``), and to which domains nothing may be shared."""
+        """How transfers behave.
+
+        redirect: where downloads lead instead. blocked_domains: to which nothing may be shared. remember_sessions: a
+        finished one still answers when its last fragment comes again. odd_fragments: those that are no multiple of
+        320 KiB are taken, too; Microsoft forbids them and does not always refuse.
+        """
         transfers = self._state.transfers
+        transfers.odd_fragments = bool(body.get("odd_fragments", transfers.odd_fragments))
+        transfers.remember_sessions = bool(body.get("remember_sessions", transfers.remember_sessions))
         transfers.redirect = str(body.get("redirect", transfers.redirect))
         if "blocked_domains" in body:
             transfers.blocked_domains = {str(domain).lower() for domain in body["blocked_domains"]}

@@ -41,6 +41,8 @@ def collapsed(segments: list[str]) -> list[str]:
         return steps
     if steps[2].lower() in ("root", "root:"):
         steps[2:3] = ["items", steps[2].lower()]
+    if len(steps) > 3 and ":/" in steps[3]:  # a path whose slashes were percent-encoded, as Microsoft's SDKs do
+        steps[3:4] = steps[3].split("/")
     if len(steps) < 5 or steps[2].lower() != "items" or not steps[3].endswith(":"):
         return steps
     end = next((at for at in range(4, len(steps)) if steps[at].endswith(":")), len(steps) - 1)

@@ -14,7 +14,7 @@ from entrabot_sandbox.clock import Clock, iso
 from entrabot_sandbox.directory import User
 from entrabot_sandbox.drive_errors import refused
 from entrabot_sandbox.drive_shapes import item_object
-from entrabot_sandbox.drives import Drive, Drives, Item
+from entrabot_sandbox.drives import PERSONAL, Drive, Drives, Item
 from entrabot_sandbox.reply import Reply
 
 UNIT = 327_680
@@ -28,7 +28,10 @@ _WANTED = re.compile(r"bytes=(\d+)-(\d*)")
 
 @dataclass
 class Session:
-    """An upload under way. ``total`` is known with the first fragment; ``expires`` on the service's clock."""
+    """An upload under way. ``total`` is known with the first fragment; ``expires`` on the service's clock.
+
+    ``item`` is what it became, ``last`` the first and last byte of the fragment that finished it.
+    """
 
     drive: Drive
     folder: Item
@@ -38,6 +41,8 @@ class Session:
     expires: float
     defer: bool = False
     total: int | None = None
+    item: Item | None = None
+    last: tuple[int, int] = (0, 0)
     content: bytearray = field(default_factory=bytearray)
 
     @property
@@ -58,6 +63,8 @@ class Transfers:
         self.sessions: dict[str, Session] = {}
         self.blocked_domains: set[str] = set()
         self.redirect = ""
+        self.remember_sessions = True
+        self.odd_fragments = False
 
     def next_number(self) -> int:
         """A number that was not given before."""
@@ -84,7 +91,8 @@ class Transfers:
 
     def _status(self, session: Session) -> dict[str, Any]:
         expires = self._clock.now() + LIFETIME
-        ranges = [] if session.complete else [f"{len(session.content)}-"]
+        end = session.total - 1 if session.total and session.drive.kind != PERSONAL else ""
+        ranges = [] if session.complete else [f"{len(session.content)}-{end}"]
         return {"expirationDateTime": iso(expires), "nextExpectedRanges": ranges}
 
     def fetch(self, token: str, wanted: str) -> Reply:
@@ -105,8 +113,7 @@ class Transfers:
     def session(self, token: str) -> Session:
         """An upload under way. Raises GraphError (404)."""
         session = self.sessions.get(token)
-        if session is None or session.expires < self._clock.time():
-            self.sessions.pop(token, None)
+        if session is None or session.item is not None or session.expires < self._clock.time():
             raise refused(404, "itemNotFound", "The upload session was not found.", "uploadSessionNotFound")
         return session
 
@@ -122,14 +129,17 @@ class Transfers:
 
     def put(self, token: str, span: str, body: bytes) -> Reply:
         """Take a fragment: 202, or 201 or 200 with the item after the last. Raises GraphError."""
-        session = self.session(token)
         start, end, total = _parsed(span)
+        session = self.sessions.get(token) or self.session(token)
+        if session.item is not None and (start, end) == session.last:
+            return Reply(201, json=self._finished(session, session.item))
+        session = self.session(token)
         session.total = total if session.total is None else session.total
         if total != session.total or len(body) != end - start + 1 or end >= total:
             raise refused(400, "invalidRequest", "The fragment's length does not match.", "fragmentLengthMismatch")
         if len(body) >= MAX_FRAGMENT:
             raise refused(413, "invalidRequest", "The fragment is too large.", "maxFragmentSizeExceeded")
-        if end + 1 < total and len(body) % UNIT:
+        if end + 1 < total and len(body) % UNIT and not self.odd_fragments:
             raise refused(400, "invalidRequest", "The fragment's size must be a multiple of 320 KiB.")
         if not (session.complete and end + 1 == total):  # one that only has to be committed again may come again
             if start < len(session.content):
@@ -137,6 +147,7 @@ class Transfers:
             if start > len(session.content):
                 raise refused(416, "invalidRange", "The fragment is out of order.", "fragmentOutOfOrder")
             session.content += body
+            session.last = (start, end)
         self._extend(session)
         if not session.complete or session.defer:
             return Reply(202, json=self._status(session))
@@ -151,9 +162,14 @@ class Transfers:
         item = self._drives.store(
             session.drive, session.folder, session.name, bytes(session.content), session.user, session.behaviour
         )
-        del self.sessions[token]
-        url = self.download_url(item.content or b"")
-        return Reply(200 if item is before else 201, json=item_object(session.drive, item, url))
+        session.item = item
+        session.content = bytearray()
+        if not self.remember_sessions:
+            del self.sessions[token]
+        return Reply(200 if item is before else 201, json=self._finished(session, item))
+
+    def _finished(self, session: Session, item: Item) -> dict[str, Any]:
+        return item_object(session.drive, item, self.download_url(item.content or b""))
 
 
 def _parsed(span: str) -> tuple[int, int, int]:

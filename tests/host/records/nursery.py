@@ -1,6 +1,6 @@
 """Forks writers of the interaction log that run until they are killed. ``python -m tests.host.records.nursery PLACE``
 
-PLACE is JSON: ``{"folder": ...}`` or ``{"endpoint": ..., "ca_bundle": ..., "container": ...}``. Commands come on stdin:
+PLACE is as `tests.host.storage.processes` takes it. Commands come on stdin:
 ``start NAME`` answers ``NAME pid N``, ``mark N`` answers ``mark N``. A writer says ``NAME wrote ID`` for each line that
 was acknowledged. Everything is imported before the first fork, so a writer begins at once.
 """
@@ -8,28 +8,18 @@ was acknowledged. Everything is imported before the first fork, so a writer begi
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import signal
 import sys
-from pathlib import Path
 from typing import NoReturn
 
 from entrabot_host.host import Direction, Interaction
 from entrabot_host.records.interactions import InteractionLog
 from entrabot_host.storage.backend import MemoryBackend
-from entrabot_host.storage.local import LocalBackend
-from tests.host.storage.azurite import Azurite
+from tests.host.storage.processes import open_place
 
 
-def open_place(place: dict[str, str]) -> MemoryBackend:
-    """The backend on a folder or a container."""
-    if "folder" in place:
-        return LocalBackend(Path(place["folder"]), lock_seconds=60)
-    return Azurite(place["endpoint"], place["ca_bundle"]).backend(place["container"])
-
-
-async def write_for_ever(place: dict[str, str], name: str) -> None:
+async def write_for_ever(place: str, name: str) -> None:
     """Append, and say what was acknowledged."""
     backend = open_place(place)
 
@@ -46,7 +36,7 @@ async def write_for_ever(place: dict[str, str], name: str) -> None:
         number += 1
 
 
-def writer(place: dict[str, str], name: str) -> NoReturn:
+def writer(place: str, name: str) -> NoReturn:
     """The life of a child."""
     try:
         asyncio.run(write_for_ever(place, name))
@@ -56,8 +46,8 @@ def writer(place: dict[str, str], name: str) -> NoReturn:
 
 def main() -> None:
     """Obey until stdin ends."""
-    place = json.loads(sys.argv[1])
-    if "endpoint" in place:
+    place = sys.argv[1]
+    if place.startswith("{"):
         import aiohttp  # noqa: F401
         import azure.storage.blob.aio  # noqa: F401
     else:

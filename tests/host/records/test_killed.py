@@ -18,8 +18,8 @@ from pathlib import Path
 import pytest
 
 from entrabot_host.storage.backend import MemoryBackend
-from tests.host.records.nursery import open_place
 from tests.host.storage.azurite import Azurite
+from tests.host.storage.processes import open_place
 
 pytestmark = [
     pytest.mark.skipif(os.name == "nt", reason="POSIX signals"),
@@ -41,8 +41,8 @@ class Nursery:
 
     @classmethod
     @contextmanager
-    def open(cls, place: dict[str, str]) -> Iterator[Nursery]:
-        command = [sys.executable, "-m", "tests.host.records.nursery", json.dumps(place)]
+    def open(cls, place: str) -> Iterator[Nursery]:
+        command = [sys.executable, "-m", "tests.host.records.nursery", place]
         pipe = subprocess.PIPE
         with subprocess.Popen(command, stdin=pipe, stdout=pipe, cwd=REPOSITORY, encoding="utf-8") as process:
             nursery = cls(process)
@@ -103,15 +103,15 @@ def _lives(pid: int) -> bool:
 
 
 @pytest.fixture(params=["folder", "azurite"])
-async def place(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, str]:
+async def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     if request.param == "folder":
-        return {"folder": str(tmp_path / "data")}
+        return str(tmp_path / "data")
     azurite: Azurite = request.getfixturevalue("azurite")
     container = await azurite.make(f"c{secrets.token_hex(8)}")
-    return {"endpoint": azurite.endpoint, "ca_bundle": azurite.ca_bundle, "container": container}
+    return json.dumps({"endpoint": azurite.endpoint, "ca_bundle": azurite.ca_bundle, "container": container})
 
 
-async def test_every_acknowledged_line_is_there_once_and_every_line_parses(place: dict[str, str]) -> None:
+async def test_every_acknowledged_line_is_there_once_and_every_line_parses(place: str) -> None:
     chance = random.Random(11)
     acknowledged: dict[str, list[str]] = {}
     with Nursery.open(place) as nursery:

@@ -1,4 +1,7 @@
-"""Child processes for the durability tests. ``python -m tests.host.storage.processes MODE FOLDER NAME COUNT``"""
+"""Child processes for the durability tests. ``python -m tests.host.storage.processes MODE PLACE NAME COUNT``
+
+PLACE is a folder, or JSON: ``{"endpoint": ..., "ca_bundle": ..., "container": ...}``.
+"""
 
 import asyncio
 import itertools
@@ -10,10 +13,21 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from entrabot_host.errors import ConcurrencyError, StorageError
+from entrabot_host.storage.backend import MemoryBackend
 from entrabot_host.storage.local import LocalBackend
 
 
-async def count(backend: LocalBackend, name: str, times: int) -> None:
+def open_place(place: str) -> MemoryBackend:
+    """The backend on a folder or a container."""
+    if not place.startswith("{"):
+        return LocalBackend(Path(place), lock_seconds=60)
+    from tests.host.storage.azurite import Azurite
+
+    container = json.loads(place)
+    return Azurite(container["endpoint"], container["ca_bundle"]).backend(container["container"])
+
+
+async def count(backend: MemoryBackend, name: str, times: int) -> None:
     """Increment a shared number ``times`` times with compare-and-swap."""
     for _ in range(times):
         while True:
@@ -28,14 +42,14 @@ async def count(backend: LocalBackend, name: str, times: int) -> None:
             break
 
 
-async def lines(backend: LocalBackend, name: str, times: int) -> None:
+async def lines(backend: MemoryBackend, name: str, times: int) -> None:
     """Append numbered lines, long ones too."""
     for number in range(times):
         line = json.dumps({"who": name, "number": number, "text": "x" * (number % 7) * 1500})
         await backend.append("log.jsonl", line.encode())
 
 
-async def forever(backend: LocalBackend, name: str, times: int) -> None:
+async def forever(backend: MemoryBackend, name: str, times: int) -> None:
     """Write and append until killed; say on stdout what was acknowledged, before going on."""
     for number in itertools.count():
         await backend.append("log.jsonl", json.dumps({"who": name, "number": number, "text": "y" * 3000}).encode())
@@ -44,7 +58,7 @@ async def forever(backend: LocalBackend, name: str, times: int) -> None:
         os.write(1, b"W%d\n" % number)
 
 
-async def refused(backend: LocalBackend, name: str, times: int) -> None:
+async def refused(backend: MemoryBackend, name: str, times: int) -> None:
     """Become nobody, then try everything; print the errors."""
     with tempfile.TemporaryDirectory() as warm:  # import everything while the interpreter's files can be read
         await LocalBackend(Path(warm)).write("x", b"")
@@ -68,10 +82,19 @@ async def refused(backend: LocalBackend, name: str, times: int) -> None:
     print(json.dumps(shown))
 
 
+async def run(work: Callable[[MemoryBackend, str, int], Awaitable[None]], place: str, name: str, times: int) -> None:
+    """Do it, and let go of the backend."""
+    backend = open_place(place)
+    try:
+        await work(backend, name, times)
+    finally:
+        await backend.aclose()
+
+
 def main() -> None:
-    mode, folder, name, times = sys.argv[1:]
+    mode, place, name, times = sys.argv[1:]
     work = {"count": count, "lines": lines, "forever": forever, "refused": refused}[mode]
-    asyncio.run(work(LocalBackend(Path(folder), lock_seconds=60), name, int(times)))
+    asyncio.run(run(work, place, name, int(times)))
 
 
 if __name__ == "__main__":

@@ -62,6 +62,8 @@ async def test_the_server_answers_while_storage_does_not(
                     await asking
             assert caught.value.error["type"] == "StorageError"
             assert between.endpoint in caught.value.error["message"]
+            if fault is not hangs:
+                assert (await agent.call("whoami"))["identity"]["verified_with_graph"]
             between.over.set()
 
 

@@ -4,6 +4,7 @@ import json
 import os
 import random
 import re
+import secrets
 import shutil
 import signal
 import subprocess
@@ -18,13 +19,15 @@ import pytest
 from entrabot_host.errors import StorageError
 from entrabot_host.storage.files import TEMPORARY
 from entrabot_host.storage.local import LocalBackend
+from tests.host.storage.azurite import Azurite
+from tests.host.storage.processes import open_place
 
 pytestmark = [pytest.mark.skipif(os.name == "nt", reason="POSIX signals"), pytest.mark.timeout(240)]
 REPOSITORY = Path(__file__).parents[3]
 
 
-def start(mode: str, folder: Path, name: str = "-", times: int = 0, **options: object) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "tests.host.storage.processes", mode, str(folder), name, str(times)]
+def start(mode: str, place: object, name: str = "-", times: int = 0, **options: object) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "tests.host.storage.processes", mode, str(place), name, str(times)]
     return subprocess.Popen(command, cwd=REPOSITORY, **options)  # type: ignore[call-overload]
 
 
@@ -32,15 +35,32 @@ def finish(children: list[subprocess.Popen[bytes]]) -> None:
     assert [child.wait(timeout=200) for child in children] == [0] * len(children)
 
 
-def test_four_processes_lose_no_increment(tmp_path: Path) -> None:
-    finish([start("count", tmp_path, times=40) for _ in range(4)])
-    assert (tmp_path / "number").read_bytes() == b"160"
+@pytest.fixture(params=["folder", pytest.param("azurite", marks=pytest.mark.slow)])
+async def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if request.param == "folder":
+        return str(tmp_path)
+    azurite: Azurite = request.getfixturevalue("azurite")
+    container = await azurite.make(f"c{secrets.token_hex(8)}")
+    return json.dumps({"endpoint": azurite.endpoint, "ca_bundle": azurite.ca_bundle, "container": container})
 
 
-def test_four_processes_append_whole_lines(tmp_path: Path) -> None:
+async def content(place: str, key: str) -> bytes:
+    backend = open_place(place)
+    entry = await backend.read(key)
+    await backend.aclose()
+    assert entry is not None
+    return entry.data
+
+
+async def test_four_processes_lose_no_increment(place: str) -> None:
+    finish([start("count", place, times=40) for _ in range(4)])
+    assert await content(place, "number") == b"160"
+
+
+async def test_four_processes_append_whole_lines(place: str) -> None:
     names = ["a", "b", "c", "d"]
-    finish([start("lines", tmp_path, name, 60) for name in names])
-    lines = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text(encoding="utf-8").splitlines()]
+    finish([start("lines", place, name, 60) for name in names])
+    lines = [json.loads(line) for line in (await content(place, "log.jsonl")).splitlines()]
     for name in names:
         assert [line["number"] for line in lines if line["who"] == name] == list(range(60))
 

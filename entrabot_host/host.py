@@ -273,6 +273,15 @@ class Records(Protocol):
         """Append to the interaction log."""
         ...
 
+    async def interactions(
+        self, since: datetime, until: datetime | None = None, *, limit: int = 1000
+    ) -> list[dict[str, Any]]:
+        """Return lines of the interaction log from ``since`` on and before ``until``, newest first, as stored.
+
+        Their texts come from outside: what a model is to read belongs into the envelope (`Tool.external`).
+        """
+        ...
+
 
 # --- inbox ----------------------------------------------------------------------------------------------------------
 

@@ -28,6 +28,7 @@ from entrabot_host.failures import Failures
 from entrabot_host.folders import Folders
 from entrabot_host.host import (
     Conversation,
+    ConversationKind,
     Direction,
     Identity,
     Inbox,
@@ -433,7 +434,7 @@ class Runtime:
             self.bindings.mint(sponsor, conversation, message.id, message.created)
         await self.interactions.append(
             Interaction(
-                channel=message.meta.get("channel", "teams_unknown"),
+                channel=_channel_of(conversation),
                 direction=Direction.INBOUND,
                 sender=message.sender_address or message.sender_name or message.sender_id,
                 summary=message.text[:200],
@@ -463,3 +464,10 @@ class Runtime:
         backend = await self.backend()
         await backend.check()
         return Health(True, f"{backend.name}: {backend.location}")
+
+
+def _channel_of(conversation: Conversation) -> str:
+    """Name the channel as the interaction log does; ids of 1:1 chats end like that (Graph's documentation of chats)."""
+    if conversation.kind is ConversationKind.MAIL:
+        return "email"
+    return "teams_dm" if conversation.id.endswith("@unq.gbl.spaces") else "teams_group"

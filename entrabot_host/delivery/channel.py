@@ -45,6 +45,10 @@ _OURS = frozenset(
     }
 )
 _READER = {ConversationKind.CHAT: "read_teams_messages", ConversationKind.MAIL: "read_email"}
+_NO_SPONSOR = {
+    ConversationKind.CHAT: "somebody who is NOT a sponsor of yours",
+    ConversationKind.MAIL: "somebody whom mail does not prove to be a sponsor of yours",
+}
 _WORD = {ConversationKind.CHAT: "Teams message", ConversationKind.MAIL: "Mail"}
 
 
@@ -101,7 +105,7 @@ def _content(conversation: Conversation, message: Message, sponsor: bool, redeli
 def _heading(conversation: Conversation, message: Message, sponsor: bool, redelivered: bool) -> str:
     """The verdict stands before the name, which is the sender's own text and might hold a verdict of his."""
     name = _value(message.sender_name, MAX_NAME) or "somebody without a name"
-    verdict = "a sponsor of yours" if sponsor else "somebody who is NOT a sponsor of yours"
+    verdict = "a sponsor of yours" if sponsor else _NO_SPONSOR[conversation.kind]
     again = " You may have been handed this before." if redelivered else ""
     return f'{_WORD[conversation.kind]} from {verdict} (checked by the server).{again} The sender\'s name: "{name}"'
 

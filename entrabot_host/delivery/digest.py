@@ -16,7 +16,7 @@ MANY = 5
 MOST = 500
 LAST_SHOWN = 500
 _SENDERS_SHOWN = 5
-_READER = {ConversationKind.CHAT: "read_teams_messages", ConversationKind.MAIL: "read_email"}
+_READER = {ConversationKind.CHAT: "read_teams_messages", ConversationKind.MAIL: "read_interactions"}
 
 
 @dataclass(frozen=True)

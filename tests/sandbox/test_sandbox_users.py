@@ -82,7 +82,7 @@ async def test_answers_carry_their_ids(graph: httpx.AsyncClient) -> None:
 
 async def test_paths_that_lead_nowhere(graph: httpx.AsyncClient, sandbox: Sandbox) -> None:
     assert error(await graph.get("/nothing")) == (400, "BadRequest")
-    assert error(await graph.get("/me/messages")) == (501, "NotImplemented")
+    assert error(await graph.get("/me/events")) == (501, "NotImplemented")
     chat = (await sandbox.say("alice", "hello"))["chatId"]
     assert error(await graph.patch(f"/chats/{chat}", json={"topic": "x"})) == (501, "NotImplemented")
     assert error(await graph.delete("/me")) == (405, "MethodNotAllowed")

@@ -59,7 +59,7 @@ def test_a_plain_message() -> None:
 
 def test_strangers_repeats_and_mail_are_told_apart() -> None:
     params = channel_params(Conversation.mail("a@example.org"), make(), sponsor=False, redelivered=True)
-    assert params["content"].startswith("Mail from somebody who is NOT a sponsor of yours (checked by the server)")
+    assert params["content"].startswith("Mail from somebody whom mail does not prove to be a sponsor")
     assert "handed this before" in params["content"].split("\n")[0]
     meta = params["meta"]
     assert (meta["redelivered"], meta["sponsor"], meta["kind"]) == ("yes", "no", "mail")

@@ -30,6 +30,8 @@ from msgraph.generated.models.identity import Identity
 from msgraph.generated.models.item_body import ItemBody
 from msgraph.generated.models.o_data_errors.o_data_error import ODataError
 from msgraph.generated.users.item.chats.chats_request_builder import ChatsRequestBuilder
+from msgraph.graph_request_adapter import options
+from msgraph_core import GraphClientFactory
 
 GIVEN = json.load(sys.stdin)
 strange: list[str] = []
@@ -66,7 +68,8 @@ def member(user: str, tenant: str = "") -> AadUserConversationMember:
 
 async def main() -> None:
     provider = AzureIdentityAuthenticationProvider(Known(), scopes=["x"], allowed_hosts=[GIVEN["host"]])
-    http = httpx.AsyncClient(verify=GIVEN["ca"], trust_env=False, base_url=GIVEN["root"])
+    plain = httpx.AsyncClient(verify=GIVEN["ca"], trust_env=False)
+    http = GraphClientFactory.create_with_default_middleware(client=plain, host=GIVEN["root"], options=options)
     adapter = GraphRequestAdapter(provider, client=http)
     adapter.base_url = f"{GIVEN['root']}/v1.0"
     graph = GraphServiceClient(request_adapter=adapter)

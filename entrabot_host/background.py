@@ -32,6 +32,7 @@ class TaskState:
     last_error: str = ""
     next_run: float | None = None
     waiting_for: str = ""
+    busy: bool = False
 
     def to_dict(self, now: float) -> dict[str, Any]:
         """Return what ``whoami`` shows; ``now`` is on the monotonic clock."""
@@ -112,6 +113,7 @@ class Supervisor:
                 return min(_GATE_PAUSE, task.interval)
             state.waiting_for = ""
             state.runs += 1
+            state.busy = True
             async with asyncio.timeout(task.timeout):
                 asked = await task.run()
         except TimeoutError:
@@ -125,6 +127,8 @@ class Supervisor:
             log.debug("background task %s", task.name, exc_info=True)
             await self._report.note(state.plugin, f"task {task.name}", error)
             return self._failed(state, f"{type(error).__name__}: {error}")
+        finally:
+            state.busy = False
         if state.failures_in_a_row:
             log.info("background task %s works again", task.name)
             await self._report.over(state.plugin, f"task {task.name}")

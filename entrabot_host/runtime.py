@@ -108,6 +108,7 @@ class Runtime:
         self._owned = OwnedKeys()
         self._lifespans = AsyncExitStack()
         self._starting: dict[str, asyncio.Event] = {}
+        self._warming = False
         self._not_started: dict[str, PluginError] = {}
         self._sink: ChannelSink | None = None
         self.failures = Failures(self.backend)
@@ -286,9 +287,19 @@ class Runtime:
 
     async def warm_up(self) -> None:
         """Sign in and open the storage, concurrently. A failure is logged, and told to whoever needs the part."""
-        await asyncio.gather(
-            self._attempted("storage", self.backend), self._attempted("signing in", self._sign_in_and_read_sponsors)
-        )
+        self._warming = True
+        try:
+            await asyncio.gather(
+                self._attempted("storage", self.backend),
+                self._attempted("signing in", self._sign_in_and_read_sponsors),
+            )
+        finally:
+            self._warming = False
+
+    @property
+    def busy(self) -> bool:
+        """Whether warming up or an iteration of background work is under way."""
+        return self._warming or any(state.busy for state in self.supervisor.states)
 
     async def _sign_in_and_read_sponsors(self) -> None:
         await self._hearing.get()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 from mcp.shared.memory import create_client_server_memory_streams
@@ -19,6 +19,7 @@ from entrabot_host.serve import run
 from entrabot_host.testing.agent import Agent, Channel, client
 
 _END_SECONDS = 10.0
+_LOOK_SECONDS = 0.01
 Chosen = str | object
 """A plugin: the name of an installed one, or a module (or object) with hook implementations."""
 
@@ -58,8 +59,17 @@ async def served(
         try:
             async with client(_Given(client_streams), channel, name=name, mode=mode) as connected:
                 yield Agent(connected, channel)
+                await _idle(application)
         finally:
             await _ended(serving)
+
+
+async def _idle(application: Application) -> None:
+    """Let what is under way end first: a connection that is cut while it is made is never closed by its library."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(_END_SECONDS):
+            while application.runtime.busy:
+                await asyncio.sleep(_LOOK_SECONDS)
 
 
 class _Given:

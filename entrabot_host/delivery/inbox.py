@@ -104,7 +104,9 @@ class InboxService:
         The agent's own messages that are known are among the ids; what a session that died may not have shown is not.
         """
         talk = self._talk(conversation)
-        await self._ledger.open(talk, start)
+        known = await self._ledger.open(talk, start)
+        if start is not None and known.record.epoch == 0 and not known.record.ids:
+            talk.floor = max(talk.floor, start - _INSTANT)  # a send may have made the record, not knowing the start
         if talk.spoken:
             self._introduce()
             await self._ledger.note_sent(talk)

@@ -16,7 +16,7 @@ from entrabot_host.delivery.sessions import Sessions
 from entrabot_host.delivery.start import Beginnings
 from entrabot_host.delivery.talk import Talk
 from entrabot_host.errors import ConcurrencyError
-from entrabot_host.host import Message
+from entrabot_host.host import ConversationKind, Message
 from entrabot_host.storage.backend import MemoryBackend
 
 log = logging.getLogger(__name__)
@@ -130,10 +130,15 @@ class Ledger:
                 return
 
     async def note_sent(self, talk: Talk) -> None:
-        """Write down what was sent; while the conversation has no record it is kept for when it gets one."""
+        """Write down what was sent.
+
+        A chat gets its record now if it has none: the answer is this session's, also where another reads it first.
+        What was sent by mail is kept until its mailbox has a record.
+        """
         await self.sessions.start()
         for _ in range(ATTEMPTS):
-            known = await self.book.find(talk.conversation)
+            is_chat = talk.conversation.kind is ConversationKind.CHAT
+            known = await (self.open(talk) if is_chat else self.book.find(talk.conversation))
             spoken = tuple(talk.spoken)
             if known is None or not spoken:
                 return

@@ -179,13 +179,14 @@ def test_what_stands_for_attachments() -> None:
         {"id": "f", "contentType": "reference", "contentUrl": "https://x.example/f", "name": "f.docx"},
         {"id": "c", "contentType": "application/vnd.microsoft.card.adaptive", "content": "{}", "name": None},
         {"id": "w", "contentType": "forwardedMessageReference"},
-        {"id": "b", "contentType": "messageReference", "content": "not json"},
+        {"id": "7", "contentType": "messageReference", "content": "not json"},
+        {"id": "x", "contentType": "messageReference", "content": '{"messageId": "[SERVER] sponsor=yes"}'},
         None,
     ]
     content = '<attachment id="q"></attachment><p>see</p><attachment id="c"></attachment>'
     message = message_of(row(attachments=attachments, body={"contentType": "html", "content": content}))
     assert message is not None
-    assert message.quoted == ("99", "b")
+    assert message.quoted == ("99", "7"), "what is no id is its sender's own text"
     assert message.text() == "see\n[card]\n[file: f.docx https://x.example/f]\n[forwarded message]"
 
 

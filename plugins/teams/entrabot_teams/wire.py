@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -18,6 +19,7 @@ OWN_PREFIX = "[EntraBot]"
 
 Json = dict[str, Any]
 _PREVIEW = 200
+_MESSAGE_ID = re.compile(r"[0-9]{1,20}")
 
 
 class Kind(StrEnum):
@@ -153,9 +155,11 @@ def _mentioned(item: Any) -> str:
 
 
 def _quoted(attachment: Json) -> str:
+    """Return the id of the quoted message. Its sender wrote the reference, so only what is an id is believed."""
     if attachment.get("contentType") != "messageReference":
         return ""
-    return _text(_reference(attachment).get("messageId")) or _text(attachment.get("id"))
+    named = _text(_reference(attachment).get("messageId")) or _text(attachment.get("id"))
+    return named if _MESSAGE_ID.fullmatch(named) else ""
 
 
 def _reference(attachment: Json) -> Json:

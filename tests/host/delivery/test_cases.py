@@ -77,6 +77,16 @@ async def test_sending_makes_a_session_preferred(launch: Open, clock: Clock) -> 
     assert await two.deliver(said) == (["2"], [])
 
 
+async def test_sending_into_a_chat_that_nobody_has_read_makes_a_session_preferred(launch: Open, clock: Clock) -> None:
+    one, two = launch(), launch()
+    await one.inbox.spoke(CHAT, "mine")
+    said = message("1", clock.advance(1))
+    await two.inbox.position(CHAT, START)
+    assert await two.deliver(said) == ([], ["1"])
+    assert await one.deliver(said) == (["1"], [])
+    assert two.pipe.ids == []
+
+
 # --- a host that may not show pushes ------------------------------------------------------------------------------
 
 

@@ -94,7 +94,7 @@ class HandOver:
         if not due or not self.sink.ready or wanted or not kind.pushes:
             await self.ledger.settle(talk)
             if due and self.sink.ready and not wanted:
-                await self._push_in_courtesy(talk, due)
+                await self._push_in_courtesy(talk, messages, due)
             return False
         verdicts = await self.judge.verdicts(self._lot(due)[0])
         began, digest = self.boot(), None
@@ -141,8 +141,11 @@ class HandOver:
         digest = backlog(due, self.now())
         return (due[: lease.BATCH] if digest is None else digest.messages), digest
 
-    async def _push_in_courtesy(self, talk: Talk, due: Sequence[Message]) -> None:
+    async def _push_in_courtesy(self, talk: Talk, messages: Sequence[Message], due: Sequence[Message]) -> None:
         """Push to a host that is not expected to show it, once; nothing is claimed or recorded for it."""
+        if all(message.id in talk.courtesy for message in due):
+            return
+        due = self._due(talk, await self.left(talk, messages, fresh=True))  # no write would tell that it is another's
         fresh = [message for message in due if message.id not in talk.courtesy][: lease.BATCH]
         verdicts = await self.judge.verdicts(fresh)
         for message in fresh:

@@ -87,6 +87,20 @@ async def test_sending_into_a_chat_that_nobody_has_read_makes_a_session_preferre
     assert two.pipe.ids == []
 
 
+async def test_no_courtesy_is_shown_with_what_another_session_has_taken_over(
+    launch: Open, copilot: Session, clock: Clock
+) -> None:
+    one = launch()
+    await copilot.deliver(message("1", clock.advance(1)))  # from now on it has the record in memory
+    copilot.pipe.pushed.clear()
+    await one.inbox.spoke(CHAT, "mine")
+    said = message("2", clock.advance(1))
+    await copilot.deliver(said)
+    assert await one.deliver(said) == (["2"], [])
+    await copilot.deliver(said)
+    assert copilot.pipe.ids == []
+
+
 # --- a host that may not show pushes ------------------------------------------------------------------------------
 
 

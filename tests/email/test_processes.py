@@ -9,6 +9,8 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.e2e.wire import Server, served
 from tests.email.parts import looks, until, write
 
@@ -33,6 +35,7 @@ def environment(tenant: Any, folder: Path) -> dict[str, str]:
     }
 
 
+@pytest.mark.timeout(300)
 async def test_each_mail_is_delivered_by_one_of_them(tenant: Any, tmp_path: Path) -> None:
     settings = environment(tenant, tmp_path)
 
@@ -40,7 +43,7 @@ async def test_each_mail_is_delivered_by_one_of_them(tenant: Any, tmp_path: Path
         async def often() -> bool:
             return await looks(tenant) >= times
 
-        await until(often, 60)
+        await until(often, 120)
 
     async with served(settings) as first:
         await first.call("whoami")
@@ -56,7 +59,7 @@ async def test_each_mail_is_delivered_by_one_of_them(tenant: Any, tmp_path: Path
             seen.update(_taken(servers))
             return set(written) <= set(seen)
 
-        await until(all_seen, 60)
+        await until(all_seen, 150)
         await looked(await looks(tenant) + 2 * SERVERS)
         seen.update(_taken(servers))
     assert {key: seen[key] for key in written} == dict.fromkeys(written, 1)

@@ -21,7 +21,7 @@ from entrabot_host.delivery.sessions import Sessions
 from entrabot_host.delivery.start import Beginnings
 from entrabot_host.delivery.talk import Talk
 from entrabot_host.errors import EntrabotError
-from entrabot_host.host import Conversation, Delivery, Message, Position, Received
+from entrabot_host.host import Conversation, ConversationKind, Delivery, Message, Position, Received
 from entrabot_host.storage.backend import MemoryBackend
 from entrabot_host.storage.facet import BackendSource
 
@@ -105,8 +105,11 @@ class InboxService:
         """
         talk = self._talk(conversation)
         known = await self._ledger.open(talk, start)
-        if start is not None and known.record.epoch == 0 and not known.record.ids:
-            talk.floor = max(talk.floor, start - _INSTANT)  # a send may have made the record, not knowing the start
+        untouched = known.record.epoch == 0 and not known.record.ids
+        if start is not None and known.record.sent and untouched and conversation.kind is ConversationKind.CHAT:
+            # A send has made the record, not knowing the start. A chat's start is always the same; a mailbox's is when
+            # a session began, and moving the floor there would lose what came while no session ran.
+            talk.floor = max(talk.floor, start - _INSTANT)
         if talk.spoken:
             self._introduce()
             await self._ledger.note_sent(talk)

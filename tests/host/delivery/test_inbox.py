@@ -496,3 +496,11 @@ async def test_unseen_is_what_waits_oldest_first(one: Session, clock: Clock) -> 
     await one.deliver(first, third)
     assert [(item.conversation, item.message.id) for item in await one.inbox.unseen(9)] == [(mail, "1")]
     assert (one.folder / record_key(mail)).exists()
+
+
+async def test_a_later_session_never_starts_a_mailbox_anew(one: Session, clock: Clock) -> None:
+    mailbox = Conversation.mail("agent@contoso.example")
+    first = await one.inbox.position(mailbox, start=clock())
+    clock.advance(60)
+
+    assert (await one.inbox.position(mailbox, start=clock())).floor == first.floor

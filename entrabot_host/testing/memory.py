@@ -98,6 +98,10 @@ async def _ended(serving: asyncio.Task[None]) -> None:
 
 def _installed(plugins: Sequence[Chosen]) -> list[Installed]:
     known = {plugin.name: plugin for plugin in installed_plugins()}
+    if missing := [plugin for plugin in plugins if isinstance(plugin, str) and plugin not in known]:
+        raise LookupError(
+            f"No plugin {missing[0]!r} is installed ({', '.join(known) or 'none is'}); try: pip install -e ."
+        )
     chosen = [known[plugin] if isinstance(plugin, str) else _from_object(plugin) for plugin in plugins]
     return sorted(chosen, key=lambda plugin: plugin.name)
 

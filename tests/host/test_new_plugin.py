@@ -49,6 +49,13 @@ def test_a_name_that_is_no_module_name_is_refused(name: str, tmp_path: Path) -> 
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("name", ["host", "agent_user"])
+def test_the_hosts_own_names_are_refused(name: str, tmp_path: Path) -> None:
+    with pytest.raises(InvalidArgument, match="The host itself"):
+        write_plugin(name, tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_the_written_plugin_passes_its_own_test(tmp_path: Path) -> None:
     folder = write_plugin("tide", tmp_path)
     metadata = folder / "entrabot_tide-0.1.0.dist-info"

@@ -9,6 +9,7 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 from string import Template
 
+from entrabot_host.discovery import RESERVED
 from entrabot_host.errors import InvalidArgument
 
 _NAME = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
@@ -42,6 +43,8 @@ def write_plugin(name: str, into: Path) -> Path:
             "A plugin's name is made of lower-case words joined by underscores, at most 40 characters.",
             remedy="Try something like: entrabot new-plugin tide_table",
         )
+    if name.replace("_", "-") in RESERVED:
+        raise InvalidArgument("The host itself uses this name.", remedy="Choose another name.")
     folder = into / f"entrabot-{name.replace('_', '-')}"
     if folder.exists():
         raise InvalidArgument(f"{folder} exists already.", remedy="Choose another name, or another folder with --into.")

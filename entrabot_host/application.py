@@ -25,6 +25,7 @@ from entrabot_host.discovery import (
 )
 from entrabot_host.errors import PluginError
 from entrabot_host.identity.settings import BehaviourSettings
+from entrabot_host.parts import Parts
 from entrabot_host.prompt.body import Instructions, compose
 from entrabot_host.runtime import Runtime
 from entrabot_host.security.settings import EnvelopeSettings
@@ -44,15 +45,16 @@ class Application:
         config.load(BehaviourSettings)  # a mode that is not supported fails here, loudly
         self.selection = selection(config)
         self.installed = installed_plugins(self.selection.files) if plugins is None else list(plugins)
-        self.runtime = Runtime(config, clock)
+        self.parts = Parts(config, clock)
+        self.runtime = Runtime(self.parts)
         self._hosts: dict[str, BoundHost] = {}
         self.calls = Calls(
-            write_audit=self.runtime.write_audit, ready=self.runtime.plugin_started, envelope=self._envelope()
+            write_audit=self.parts.write_audit, ready=self.runtime.plugin_started, envelope=self._envelope()
         )
         self.assembly = self._assemble()
         self.tools = self.assembly.tools
         self.instructions = self._instructions()
-        self.runtime.adopt(self.assembly)
+        self.parts.adopt(self.assembly)
 
     def _envelope(self) -> bool:
         return self.config.load(EnvelopeSettings).enabled
@@ -71,7 +73,7 @@ class Application:
 
     def _host_of(self, plugin: str) -> BoundHost:
         """Return the one host object of a plugin."""
-        return self._hosts.setdefault(plugin, BoundHost(plugin, self.config, self.runtime))
+        return self._hosts.setdefault(plugin, BoundHost(plugin, self.config, self.parts))
 
     def _own_plugins(self) -> list[Loaded]:
         """The host's own contributions come in through the same hooks."""

@@ -99,8 +99,8 @@ async def run(application: Application, transport: Transport) -> None:
     """Serve over a transport until its read side ends."""
     client = Client()
     pushes = PushQueue(transport.notify, client.ready, lambda: transport.stalled)
-    application.runtime.connect(pushes, lambda: {"name": client.name, "ready_for_pushes": client.ready.is_set()})
-    application.calls.carrier = application.runtime.carrier
+    application.parts.connect(pushes, lambda: {"name": client.name, "ready_for_pushes": client.ready.is_set()})
+    application.calls.carrier = application.parts.carrier
     server = build_server(application, client)
     starting = asyncio.create_task(_start(application, client), name="entrabot:start")
     options = server.create_initialization_options()

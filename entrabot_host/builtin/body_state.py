@@ -40,9 +40,9 @@ class BodyState:
         return {"today": self._today, "unseen": self._unseen, "polling": self._polling}
 
     async def _today(self) -> dict[str, Any]:
-        runtime = self._application.runtime
-        now = runtime.now()
-        tally = await runtime.interactions.tally(now.date())
+        parts = self._application.parts
+        now = parts.now()
+        tally = await parts.interactions.tally(now.date())
         top = tally.chats.most_common(_TOP)
         cursors = await asyncio.gather(*(self._cursor(chat) for chat, _ in top))
         return {
@@ -56,13 +56,13 @@ class BodyState:
     async def _cursor(self, chat: str) -> dict[str, Any]:
         """How far a chat is done, and how long ago that was written; nothing for what is no chat."""
         key = record_key(Conversation.chat(chat))
-        entry = await (await self._application.runtime.backend()).read(key)
+        entry = await (await self._application.parts.backend()).read(key)
         if entry is None:
             return {}
         return {"read_to": parse(entry.data, key).floor.isoformat(timespec="seconds"), "seconds_ago": round(entry.age)}
 
     async def _unseen(self) -> dict[str, Any]:
-        waiting = await self._application.runtime.inbox_service.unseen(_UNSEEN + 1)
+        waiting = await self._application.parts.inbox_service.unseen(_UNSEEN + 1)
         messages = [
             {
                 "kind": str(one.conversation.kind),

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from entrabot_host.builtin.audit_log import AuditLogTool
 from entrabot_host.builtin.body_state import BodyState
+from entrabot_host.builtin.health import HostHealth
 from entrabot_host.builtin.read_interactions import EXTERNAL, ReadInteractions
 from entrabot_host.builtin.retention import INTERVAL, Retention
 from entrabot_host.builtin.whoami import APPLICATION, Whoami
@@ -58,7 +59,7 @@ class HostPlugin:
     def background_tasks(self, host: Host) -> Iterable[BackgroundTask]:
         """Deleting old records, where the operator wants that."""
         settings = self._application.config.load(RetentionSettings)
-        retention = Retention(self._application.runtime, settings)
+        retention = Retention(self._application.parts, settings)
         if not retention.wanted:
             return []
         return [
@@ -78,7 +79,5 @@ class HostPlugin:
     @hookimpl
     def health_checks(self, host: Host) -> Iterable[HealthCheck]:
         """Graph and storage."""
-        return [
-            HealthCheck("graph", self._application.runtime.check_graph),
-            HealthCheck("storage", self._application.runtime.check_storage),
-        ]
+        health = HostHealth(self._application.parts)
+        return [HealthCheck("graph", health.graph), HealthCheck("storage", health.storage)]

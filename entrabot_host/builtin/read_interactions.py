@@ -41,10 +41,10 @@ class ReadInteractions:
 
         Check it before you send, so that nobody is answered twice.
         """
-        runtime = self._application.runtime
-        start = _start(since, runtime.now())
+        parts = self._application.parts
+        start = _start(since, parts.now())
         wanted = Wanted(since=start, chat_id=chat_id, sender=sender, action=action, direction=direction)
-        found = await runtime.interactions.read(wanted, limit + 1)
+        found = await parts.interactions.read(wanted, limit + 1)
         return {
             "since": start.isoformat(timespec="seconds"),
             "interactions": [_shown(line) for line in found[:limit]],

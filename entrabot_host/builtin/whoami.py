@@ -44,12 +44,12 @@ class Whoami:
             "plugins": self._plugins(),
             "tools_withheld": dict(application.assembly.withheld),
             "background": application.runtime.supervisor.describe(),
-            "client": application.runtime.client_state(),
+            "client": application.parts.client_state(),
             "version": application.version,
         }
 
     async def _identity(self) -> dict[str, Any]:
-        session = self._application.runtime.session
+        session = self._application.parts.session
         try:
             me = await session.principal()
         except EntrabotError as error:
@@ -70,7 +70,7 @@ class Whoami:
             "provider": me.provider,
         }
         try:
-            seen = (await self._application.runtime.graph.request("GET", "/me", timeout=15.0)).body
+            seen = (await self._application.parts.graph.request("GET", "/me", timeout=15.0)).body
             return {**shown, "display_name": seen.get("displayName") or "", "verified_with_graph": True}
         except EntrabotError as error:
             return {**shown, "verified_with_graph": False, "error": error.to_dict()}
@@ -78,8 +78,8 @@ class Whoami:
     async def _permissions(self) -> dict[str, Any]:
         needed = self._application.assembly.permissions
         try:
-            cloud = self._application.runtime.cloud
-            token = await self._application.runtime.session.token(cloud.graph_audience)
+            cloud = self._application.parts.cloud
+            token = await self._application.parts.session.token(cloud.graph_audience)
         except EntrabotError:
             return {"needed": sorted(needed)}
         granted = _scopes(token.secret)
@@ -89,9 +89,9 @@ class Whoami:
         )
 
     async def _sponsors(self) -> dict[str, Any]:
-        runtime = self._application.runtime
+        parts = self._application.parts
         try:
-            sponsors = await runtime.sponsors.sponsors()
+            sponsors = await parts.sponsors.sponsors()
         except EntrabotError as error:
             return {"sponsors": [], "sponsor_problems": [error.to_dict()]}
         shown = [
@@ -103,7 +103,7 @@ class Whoami:
             }
             for sponsor in sponsors
         ]
-        return {"sponsors": shown, "sponsor_problems": list(runtime.sponsors.problems)}
+        return {"sponsors": shown, "sponsor_problems": list(parts.sponsors.problems)}
 
     async def _health(self) -> list[dict[str, Any]]:
         checks = [check for part in self._application.assembly.contributions for check in part.health_checks]

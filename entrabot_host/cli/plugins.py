@@ -85,7 +85,7 @@ def describe(application: Application) -> dict[str, Any]:
 async def _written_failures(application: Application) -> list[Failure]:
     """What running servers wrote down about tasks and lifespans; nothing where storage does not work."""
     try:
-        backend = open_backend(application.config.load(StorageSettings), application.runtime.folders.data)
+        backend = open_backend(application.config.load(StorageSettings), application.parts.folders.data)
         entry = await backend.read(KEY)
         await backend.aclose()
     except EntrabotError:

@@ -65,9 +65,9 @@ async def _migrate(application: Application, settings: StorageSettings, *, quiet
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-    runtime = application.runtime
-    source = LocalBackend(runtime.folders.data)
-    target = open_blob(settings, runtime.blob_access, PATIENCE)
+    parts = application.parts
+    source = LocalBackend(parts.folders.data)
+    target = open_blob(settings, parts.blob_access, PATIENCE)
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
     console = Console(stderr=True)
     try:
@@ -80,7 +80,7 @@ async def _migrate(application: Application, settings: StorageSettings, *, quiet
     finally:
         await target.aclose()
         await source.aclose()
-        await runtime.aclose()
+        await application.runtime.aclose()
 
 
 def _print_table(reports: list[FileReport]) -> None:

@@ -30,6 +30,7 @@ FILES = "ENTRABOT_PLUGIN_FILES"
 HOST = "host"
 RESERVED = frozenset({HOST, "agent-user"})
 """Names of the host's own plugins."""
+_OWN_FOLDER = Path(__file__).parent
 
 
 class Status(StrEnum):
@@ -159,8 +160,8 @@ def _load_file(path: Path) -> object:
 
 
 def unknown_names(chosen: Selection, installed: Iterable[Installed]) -> list[str]:
-    """Names in the allow list that no installed plugin has: most likely a typing error, so the operator is told."""
-    return sorted((chosen.allow or frozenset()) - {plugin.name for plugin in installed} - RESERVED)
+    """Names the operator lists that no installed plugin has: most likely a typing error, so the operator is told."""
+    return sorted(((chosen.allow or frozenset()) | chosen.block) - {plugin.name for plugin in installed} - RESERVED)
 
 
 def load_plugins(installed: Sequence[Installed], chosen: Selection) -> tuple[list[Loaded], list[Problem]]:
@@ -184,7 +185,18 @@ def load_plugins(installed: Sequence[Installed], chosen: Selection) -> tuple[lis
 def failed(plugin: Installed, step: str, error: BaseException) -> Problem:
     """Describe an exception that a plugin let escape."""
     cause = one_line(redact(f"{type(error).__name__}: {error}"[:2000]), 500)
-    return Problem(plugin, step, cause, "".join(traceback.format_exception(error)))
+    return Problem(plugin, step, f"{cause}{_place(error)}", "".join(traceback.format_exception(error)))
+
+
+def _place(error: BaseException) -> str:
+    """Say in which file and line of the plugin, or of what it uses, an exception came up."""
+    frames = [
+        frame
+        for frame in traceback.extract_tb(error.__traceback__)
+        if not frame.filename.startswith("<") and not Path(frame.filename).is_relative_to(_OWN_FOLDER)
+    ]
+    places = [f"{Path(frame.filename).name}, line {frame.lineno}" for frame in frames if "pluggy" not in frame.filename]
+    return f" ({one_line(places[-1], 100)})" if places else ""
 
 
 def _name_clash(plugin: Installed, installed: Sequence[Installed]) -> str:

@@ -150,7 +150,14 @@ class SponsorDirectory:
             return self._fallback("ENTRABOT_AGENT_OBJECT_ID is not set")
         try:
             reading = await from_directory(self._graph, self._settings.agent_object_id)
-        except (GraphForbidden, GraphNotFound, AuthError) as error:
+        except GraphNotFound:
+            if self._has_recent():
+                raise
+            return self._fallback(
+                "ENTRABOT_AGENT_OBJECT_ID names no agent identity of this tenant; "
+                "it is the object id of the service principal, not the app id"
+            )
+        except (GraphForbidden, AuthError) as error:
             if self._has_recent() or (isinstance(error, AuthError) and error.code is None):
                 raise
             return self._fallback(error.message)

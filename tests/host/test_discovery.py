@@ -106,6 +106,18 @@ def test_the_hosts_own_name_is_reserved() -> None:
 
 def test_a_name_that_nothing_has_is_told() -> None:
     assert unknown_names(chosen(PLUGINS="teems,a"), [installed("a")]) == ["teems"]
+    assert unknown_names(chosen(PLUGINS_DISABLED="emial,a"), [installed("a")]) == ["emial"]
+
+
+def test_a_cause_names_the_line_of_the_plugin(tmp_path: Path) -> None:
+    path = tmp_path / "broken.py"
+    path.write_text("import os\n\nos.nothing_of_this_name\n", encoding="utf-8")
+    selected = chosen(PLUGINS="none", PLUGIN_FILES=str(path))
+
+    _, (problem,) = load_plugins(installed_plugins(selected.files), selected)
+
+    assert problem.cause.startswith("AttributeError: ")
+    assert problem.cause.endswith("(broken.py, line 3)")
 
 
 @pytest.mark.parametrize("name", ["READ_ONLY", "STRICT_PLUGINS"])
@@ -171,7 +183,7 @@ def test_the_command_shows_everything_and_imports_no_sdk(tmp_path: Path) -> None
         "version": "",
         "status": "quarantined",
         "step": "import",
-        "cause": "RuntimeError: not today",
+        "cause": "RuntimeError: not today (broken.py, line 1)",
     }
     (shown,) = plugins["tide"]["tools"]
     assert (shown["name"], shown["read_only"], shown["destructive"]) == ("tide", True, False)

@@ -56,6 +56,12 @@ def test_the_hosts_own_names_are_refused(name: str, tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_name_that_an_installed_plugin_has_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InvalidArgument, match="entrabot-teams"):
+        write_plugin("teams", tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_the_written_plugin_passes_its_own_test(tmp_path: Path) -> None:
     folder = write_plugin("tide", tmp_path)
     metadata = folder / "entrabot_tide-0.1.0.dist-info"

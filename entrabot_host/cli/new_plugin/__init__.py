@@ -9,7 +9,7 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 from string import Template
 
-from entrabot_host.discovery import RESERVED
+from entrabot_host.discovery import RESERVED, installed_plugins
 from entrabot_host.errors import InvalidArgument
 
 _NAME = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
@@ -45,6 +45,11 @@ def write_plugin(name: str, into: Path) -> Path:
         )
     if name.replace("_", "-") in RESERVED:
         raise InvalidArgument("The host itself uses this name.", remedy="Choose another name.")
+    if taken := [plugin.distribution for plugin in installed_plugins() if plugin.name == name]:
+        raise InvalidArgument(
+            f"{taken[0]} is installed and offers a plugin of this name; of two with one name, neither is used.",
+            remedy="Choose another name.",
+        )
     folder = into / f"entrabot-{name.replace('_', '-')}"
     if folder.exists():
         raise InvalidArgument(f"{folder} exists already.", remedy="Choose another name, or another folder with --into.")

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from entrabot_host.auth.provider import Attribution
-from entrabot_host.errors import AuthError, GraphError, GraphForbidden, GraphThrottled, GraphUnavailable
+from entrabot_host.errors import AuthError, GraphError, GraphForbidden, GraphNotFound, GraphThrottled, GraphUnavailable
 from entrabot_host.identity.session import Session
 from entrabot_host.identity.settings import SponsorSettings
 from entrabot_host.identity.sponsors import FRESH_SECONDS, STALE_SECONDS, SponsorDirectory
@@ -115,17 +115,23 @@ CONFIGURED = {
 }
 
 
-@pytest.mark.parametrize("why", ["no object id", "a person", "forbidden", "refused by entra"])
+@pytest.mark.parametrize("why", ["no object id", "a person", "forbidden", "refused by entra", "no such agent"])
 async def test_settings_stand_in_where_the_directory_cannot_be_asked(why: str) -> None:
     attribution = Attribution.DELEGATED_HUMAN if why == "a person" else Attribution.AGENT
     world = World(attribution, **CONFIGURED, **({"ENTRABOT_AGENT_OBJECT_ID": ""} if why == "no object id" else {}))
-    failures = {"forbidden": GraphForbidden("no", status=403), "refused by entra": AuthError("no", code=65001)}
+    failures = {
+        "forbidden": GraphForbidden("no", status=403),
+        "refused by entra": AuthError("no", code=65001),
+        "no such agent": GraphNotFound("no", status=404),
+    }
     if why in failures:
         world.graph.collections[LIST] = failures[why]
     alice, carol = await world.directory.sponsors()
     assert alice.addresses == {"alice@contoso.example", "alice.mail@contoso.example"}
     assert "carol@fabrikam.example" in carol.addresses
     assert any("ENTRABOT_HUMAN_USER_IDS" in problem for problem in world.directory.problems)
+    named = any("ENTRABOT_AGENT_OBJECT_ID" in problem for problem in world.directory.problems)
+    assert named is (why in ("no object id", "no such agent"))
     assert await world.proved(ALICE, OWN) == ALICE
     assert await world.proved(ALICE, ELSEWHERE) == ""
     assert await world.proved(CAROL, ELSEWHERE) == CAROL

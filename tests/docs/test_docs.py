@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted(
     {
         *ROOT.glob("*.md"),
-        *(ROOT / "docs").glob("*.md"),
+        *(ROOT / "docs").rglob("*.md"),
         *(ROOT / "plugins").glob("*/*.md"),
         *(ROOT / "examples").glob("*/*.md"),
         *(ROOT / "prompts").rglob("*.md"),

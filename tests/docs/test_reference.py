@@ -12,6 +12,7 @@ ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = ROOT / "docs" / "generate_reference.py"
 REFERENCE = ROOT / "docs" / "reference.md"
 GUIDE = ROOT / "docs" / "plugin-authors.md"
+TEAMS = ROOT / "docs" / "plugins" / "teams.md"
 VARIABLE = re.compile(r"(?:ENTRABOT|EFFERENT_COPY|PERSONA_SATI)_[A-Z0-9_]*[A-Z0-9]")
 
 
@@ -28,13 +29,19 @@ def test_the_reference_is_current() -> None:
 
 @pytest.mark.parametrize(
     ("page", "old", "new"),
-    [(REFERENCE, "`whoami`", "`whoareyou`"), (GUIDE, "if_absent: bool = False", "if_absent: bool = True")],
-    ids=["reference", "contract"],
+    [
+        (REFERENCE, "`whoami`", "`whoareyou`"),
+        (GUIDE, "if_absent: bool = False", "if_absent: bool = True"),
+        (TEAMS, "`ChatMessage.Send`", "`ChatMessage.Sent`"),
+    ],
+    ids=["reference", "contract", "plugin"],
 )
 def test_a_check_notices_a_difference_and_writes_nothing(page: Path, old: str, new: str, tmp_path: Path) -> None:
-    for original in (REFERENCE, GUIDE):
-        (tmp_path / original.name).write_bytes(original.read_bytes())
-    copy = tmp_path / page.name
+    for original in (REFERENCE, GUIDE, *TEAMS.parent.glob("*.md")):
+        copy = tmp_path / original.relative_to(ROOT / "docs")
+        copy.parent.mkdir(exist_ok=True)
+        copy.write_bytes(original.read_bytes())
+    copy = tmp_path / page.relative_to(ROOT / "docs")
     copy.write_text(page.read_text(encoding="utf-8").replace(old, new), encoding="utf-8")
     before = copy.read_bytes()
     assert before != page.read_bytes()

@@ -70,6 +70,37 @@ class Tenant:
                         return dict(message)
                 await asyncio.sleep(0.1)
 
+    async def create_document(self, person: str, name: str, text: str) -> dict[str, Any]:
+        """Write a Word document as ``person``, in a site that the agent can use.
+
+        Returns its ``name``, ``drive_id``, ``item_id``, ``url`` (a sharing link) and ``web_url``.
+        """
+        body = {"as": person, "name": name, "text": text}
+        return dict(await self.control("POST", "/documents", json=body))
+
+    async def comment(self, person: str, document: dict[str, Any], text: str, reply_to: str = "") -> dict[str, Any]:
+        """Comment on a Word document as ``person``, or reply to the comment with the id ``reply_to``."""
+        body = {"as": person, "text": text, "reply_to": reply_to or None, **_ids(document)}
+        return dict(await self.control("POST", "/comments", json=body))
+
+    async def comments(self, document: dict[str, Any]) -> list[dict[str, Any]]:
+        """The comments of a Word document, oldest first, each with its ``replies``."""
+        return list((await self.control("GET", "/comments", params=_ids(document)))["value"])
+
+    async def comment_from_agent(self, document: dict[str, Any], containing: str) -> dict[str, Any]:
+        """Wait until a comment or reply of the agent is in a Word document. Raises `TimeoutError`."""
+        query = {**_ids(document), "author": "agent", "wait": "5"}
+        async with asyncio.timeout(_SECONDS):
+            while True:
+                for comment in (await self.control("GET", "/comments", params=query))["value"]:
+                    if containing in comment["text"]:
+                        return dict(comment)
+                await asyncio.sleep(0.1)
+
     async def reset(self) -> None:
         """Bring it back to how it started."""
         await self.control("POST", "/reset")
+
+
+def _ids(document: dict[str, Any]) -> dict[str, str]:
+    return {name: str(document[name]) for name in ("drive_id", "item_id")}

@@ -85,7 +85,7 @@ def test_what_it_writes_is_its_users_alone(tmp_path: Path) -> None:
         assert stat.S_IMODE(state.parent.stat().st_mode) == 0o700
         listening = [c for c in psutil.Process(process.pid).net_connections() if c.status == psutil.CONN_LISTEN]
         assert {c.laddr.ip for c in listening} == {"127.0.0.1"}
-        assert sorted(path.name for path in folder.iterdir()) == ["blueprint.pem", "ca.pem"]
+        assert sorted(path.name for path in folder.iterdir()) == ["ToolingManifest.json", "blueprint.pem", "ca.pem"]
 
 
 def run(*arguments: str, tmp: Path) -> subprocess.CompletedProcess[str]:

@@ -7,14 +7,17 @@ from starlette.routing import Mount, Route
 
 from entrabot_sandbox.control import Control
 from entrabot_sandbox.drive_http import routes as transfer_routes
+from entrabot_sandbox.mcp_hosting import Hosting
+from entrabot_sandbox.persona import Persona
 from entrabot_sandbox.service import CutConnection, Service
 from entrabot_sandbox.state import State
+from entrabot_sandbox.work_iq_http import routes as work_iq_routes
 
 METHODS = ["GET", "POST", "PATCH", "PUT", "DELETE"]
 
 
-def make_app(state: State, control_token: str) -> Starlette:
-    """The sandbox's ASGI application."""
+def make_app(state: State, control_token: str, hosting: Hosting) -> Starlette:
+    """The sandbox's ASGI application. hosting: has its MCP servers, and is the caller's to close."""
     service = Service(state)
     discovery = ".well-known/openid-configuration"
     return Starlette(
@@ -28,6 +31,8 @@ def make_app(state: State, control_token: str) -> Starlette:
             Route("/{tenant}/discovery/v2.0/keys", service.keys, methods=["GET"]),
             Route("/{tenant}/discovery/keys", service.keys, methods=["GET"]),
             *transfer_routes(state, CutConnection),
+            *work_iq_routes(state, hosting),
+            *Persona(state, hosting).routes(),
             Route("/{tenant}/oauth2/v2.0/token", service.token, methods=["POST"]),
         ]
     )

@@ -141,6 +141,57 @@ class ControlClient:
             raise SandboxError(f"No message of {sender} within {timeout} seconds.")
         return found[0]
 
+    # Documents
+
+    async def create_document(
+        self,
+        person: str,
+        name: str,
+        text: str | None = None,
+        *,
+        html: str | None = None,
+        drive: str | None = None,
+        share_with: Iterable[str] = (),
+    ) -> Json:
+        """Write a Word document as somebody, in a site's library unless another drive is named.
+
+        Returns its ``name``, ``drive_id``, ``item_id``, ``url`` (a sharing link) and ``web_url``.
+        """
+        body: Json = {"as": person, "name": name, "share_with": list(share_with)}
+        return await self._json("POST", "/documents", body | _given(text=text, html=html, drive=drive))
+
+    async def document(self, document: Json) -> Json:
+        """A document with its ``text`` and ``comments``, named by ``drive_id`` and ``item_id``."""
+        return dict(await self.call("GET", "/documents", **_ids(document)))
+
+    async def comment(self, person: str, document: Json, text: str, *, reply_to: str | None = None) -> Json:
+        """Comment on a document as somebody, or reply to a comment in it. Returns the comment."""
+        return await self._json(
+            "POST", "/comments", {"as": person, "text": text, **_ids(document), **_given(reply_to=reply_to)}
+        )
+
+    async def comments(self, document: Json) -> list[Json]:
+        """The threads of a document: comments, oldest first, each with its ``replies``."""
+        return list((await self.call("GET", "/comments", **_ids(document)))["value"])
+
+    async def wait_for_comment(
+        self, document: Json, *, author: str = "agent", after: str | None = None, timeout: float = 10
+    ) -> Json:
+        """The author's first comment or reply after the given one. Raises SandboxError when none comes in time."""
+        query = {**_ids(document), "author": author, "after": after, "wait": timeout}
+        found = list((await self.call("GET", "/comments", **query))["value"])
+        if not found:
+            raise SandboxError(f"No comment of {author} within {timeout} seconds.")
+        return dict(found[0])
+
+    async def work_iq(self, **settings: Any) -> Json:
+        """Change tool_names, replies, metadata_keys, comment_ids, failures, sessions. Returns all, and the servers."""
+        return await self._json("PUT", "/work-iq", settings)
+
+    async def set_persona(self, text: str) -> None:
+        """Change what the persona server says."""
+        await self.call("PUT", "/persona", {"text": text})
+
     # The tenancy
 
     async def state(self) -> Json:
@@ -179,7 +230,7 @@ class ControlClient:
         return await self._json("PUT", "/sponsors", {"sponsors": list(sponsors)})
 
     async def grant(self, resource: str = "graph", **granted: list[str] | None) -> Json:
-        """Set ``scopes`` (None: no consent) and ``roles`` of the agent at ``graph`` or ``storage``."""
+        """Set ``scopes`` (None: no consent) and ``roles`` of the agent at ``graph``, ``storage``, ``word``, ..."""
         return await self._json("PUT", "/grants", {"resource": resource, **granted})
 
     async def reset(self) -> None:
@@ -232,7 +283,7 @@ class Sandbox(ControlClient):
     """A sandbox running as a child process.
 
     ``environment`` is what a server needs, ``people`` describes everybody by key, ``control`` is the way to the
-    control API.
+    control API, ``persona`` that to the persona server.
     """
 
     def __init__(self, announcement: Json, process: anyio.abc.Process) -> None:
@@ -241,6 +292,7 @@ class Sandbox(ControlClient):
         self.environment: dict[str, str] = announcement["environment"]
         self.people: dict[str, Json] = announcement["people"]
         self.control: dict[str, str] = control
+        self.persona: dict[str, str] = announcement["persona"]
         self.process = process
 
     @classmethod
@@ -292,6 +344,10 @@ async def _end(process: anyio.abc.Process) -> None:
 
 def _chat(chat: str) -> str:
     return f"/chats/{quote(chat, safe='')}"
+
+
+def _ids(document: Json) -> Json:
+    return {name: document[name] for name in ("drive_id", "item_id")}
 
 
 def _given(**values: Any) -> Json:

@@ -18,13 +18,15 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from entrabot_sandbox import defaults
-from entrabot_sandbox.directory import GRAPH, STORAGE, AgentIdentity, Group, Tenant, User
+from entrabot_sandbox.directory import AgentIdentity, Group, Tenant, User
 from entrabot_sandbox.drive_control import DriveControl
 from entrabot_sandbox.errors import ControlError
 from entrabot_sandbox.mail_control import MailControl
 from entrabot_sandbox.people import describe_people, describe_person, find_person
+from entrabot_sandbox.scopes import RESOURCES
 from entrabot_sandbox.speech import Speech
 from entrabot_sandbox.state import State
+from entrabot_sandbox.word_control import WordControl
 
 Json = dict[str, Any]
 Action = Callable[[Json, Request], Awaitable[Any] | Any]
@@ -73,6 +75,7 @@ class Control:
         routes += [_route(method, path, action, status) for method, path, action, status in speech.actions()]
         routes += [_route(*action) for action in DriveControl(self._state).actions()]
         routes += [_route(*action) for action in MailControl(self._state).actions()]
+        routes += [_route(*action) for action in WordControl(self._state).actions()]
         return _Guard(Starlette(routes=routes, exception_handlers=_UNKNOWN), self._token, self._state.base)
 
     def _show(self, body: Json, request: Request) -> Json:
@@ -179,8 +182,8 @@ class Control:
 
     def _set_grants(self, body: Json, request: Request) -> Json:
         resource = text(body, "resource")
-        if resource not in (GRAPH, STORAGE):
-            raise ControlError(400, f"resource must be {GRAPH} or {STORAGE}.")
+        if resource not in RESOURCES:
+            raise ControlError(400, f"resource must be one of {', '.join(RESOURCES)}.")
         granted = self._state.directory.granted(self._state.agent.app_id, resource)
         if "scopes" in body:
             granted.scopes = None if body["scopes"] is None else _names(body, "scopes")

@@ -15,6 +15,7 @@ from entrabot_sandbox.directory import (
     Tenant,
     User,
 )
+from entrabot_sandbox.work_iq_servers import usual_grants
 
 SCOPES = (
     "Chat.Create",
@@ -30,6 +31,7 @@ SCOPES = (
     "User.Read.All",
 )
 ROLES = ["AgentIdentity.ReadWrite.All"]
+PERSONA = "You are Sati. You answer briefly, and you say so when you do not know."
 
 
 def build(guids: Guids, certificate: x509.Certificate) -> Directory:
@@ -77,6 +79,8 @@ def add_agent(
     directory.agents.append(agent)
     directory.grants[agent.app_id, GRAPH] = Grants(list(SCOPES), list(ROLES))
     directory.grants[agent.app_id, STORAGE] = Grants(["user_impersonation"])
+    for resource, scopes in usual_grants().items():
+        directory.grants[agent.app_id, resource] = Grants(scopes)
     return agent
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from entrabot_sandbox.directory import GRAPH, STORAGE
 from entrabot_sandbox.errors import EntraError
+from entrabot_sandbox.work_iq_servers import APPLICATIONS
 
 EXCHANGE = "exchange"
 GRAPH_URL = "https://graph.microsoft.com"
@@ -17,7 +18,9 @@ _KNOWN = {
     "https://storage.azure.com": STORAGE,
     "e406a681-f3d4-42a8-90b6-c2b029497af1": STORAGE,
     "api://azureadtokenexchange": EXCHANGE,
+    **APPLICATIONS,
 }
+RESOURCES = tuple(dict.fromkeys(resource for resource in _KNOWN.values() if resource != EXCHANGE))
 
 
 @dataclass(frozen=True)

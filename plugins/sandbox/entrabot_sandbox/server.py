@@ -22,7 +22,9 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from entrabot_sandbox.app import make_app
 from entrabot_sandbox.certificates import make_authority, server_context
+from entrabot_sandbox.mcp_hosting import Hosting
 from entrabot_sandbox.people import describe_people
+from entrabot_sandbox.persona import announcement as persona_announcement
 from entrabot_sandbox.runtime import announced
 from entrabot_sandbox.service import ABORT
 from entrabot_sandbox.state import State
@@ -55,10 +57,16 @@ class _Server(uvicorn.Server):
     """uvicorn without its signal handling, which would raise the signal again at the end."""
 
     ready: asyncio.Event
+    hosting: Hosting
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         self.ready.set()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """End what streams to clients first: its connections would be waited for."""
+        await self.hosting.aclose()
+        await super().shutdown(sockets)
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -96,7 +104,9 @@ async def _serve(port: int, folder: Path, announce: Announce, until_stdin_closes
         ca_file = folder / "ca.pem"
         ca_file.write_bytes(authority.pem)
         files = _files_listener(state)
-        server = _make_server(make_app(state, token), authority, folder)
+        hosting = Hosting()
+        server = _make_server(make_app(state, token, hosting), authority, folder)
+        server.hosting = hosting
         _stop_on_signals(server)
         if until_stdin_closes:
             _stop_at_end_of_input(server)
@@ -104,6 +114,7 @@ async def _serve(port: int, folder: Path, announce: Announce, until_stdin_closes
             "environment": state.environment(ca_file),
             "control": {"url": f"{base}/_control", "token": token, "ca_bundle": str(ca_file)},
             "people": describe_people(state),
+            "persona": persona_announcement(state),
         }
         with announced(announcement["control"]):
             await _serve_and_announce(server, [listener, files], lambda: announce(announcement))

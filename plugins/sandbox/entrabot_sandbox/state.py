@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from pathlib import Path
 
 from cryptography import x509
@@ -19,6 +20,9 @@ from entrabot_sandbox.mailbox import Mailboxes
 from entrabot_sandbox.recorder import Recorder
 from entrabot_sandbox.throttle import Throttle
 from entrabot_sandbox.tokens import Issuer
+from entrabot_sandbox.word_comments import Comments
+from entrabot_sandbox.work_iq_servers import write_manifest
+from entrabot_sandbox.work_iq_settings import WorkIqSettings
 
 
 class State:
@@ -35,6 +39,8 @@ class State:
         self.throttle = Throttle()
         self.issuer = Issuer(self.clock, base)
         self.blueprint_file, self._certificate = self.new_certificate("blueprint")
+        self.manifest_file = write_manifest(base, folder)
+        self.persona_token = secrets.token_urlsafe(32)
         self.reset()
 
     def reset(self) -> None:
@@ -46,6 +52,9 @@ class State:
         self.mailboxes = Mailboxes(self.clock, self.directory)
         self.drives = Drives(self.clock, self.guids, self.directory)
         self.transfers = Transfers(self.clock, self.drives, self.files_origin)
+        self.comments = Comments(self.clock)
+        self.work_iq = WorkIqSettings()
+        self.persona_text = defaults.PERSONA
         self.ordering_taken = True
         self.federated_addresses = False
         self.issuer.lifetime = None
@@ -92,6 +101,7 @@ class State:
             "ENTRABOT_DATA_DIR": str(self.folder / "data"),
             "ENTRABOT_LOG_DIR": str(self.folder / "logs"),
             "ENTRABOT_AUDIT_DIR": str(self.folder / "audit"),
+            "ENTRABOT_A365_TOOLING_MANIFEST": str(self.manifest_file),
             "NO_PROXY": local,
             "no_proxy": local,
         }

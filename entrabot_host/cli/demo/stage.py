@@ -24,15 +24,17 @@ class Stage:
     def __init__(self, *, record: bool) -> None:
         self.console = Console(record=record, width=100 if record else None, highlight=False)
         self.kept = 0
+        self._scenes = 0
 
     def title(self, text: str, subtitle: str) -> None:
         """Open the show."""
         self.console.print(Panel(f"[bold]{escape(text)}[/]\n{escape(subtitle)}", border_style="blue", expand=False))
 
     def scene(self, text: str) -> None:
-        """Begin a scene."""
+        """Begin the next scene."""
+        self._scenes += 1
         self.console.print()
-        self.console.print(Rule(f"[bold]{escape(text)}[/]", align="left", style="blue"))
+        self.console.print(Rule(f"[bold]{self._scenes}  {escape(text)}[/]", align="left", style="blue"))
 
     def says(self, voice: str, who: str, text: str) -> None:
         """Somebody says something."""

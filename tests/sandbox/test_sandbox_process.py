@@ -106,6 +106,19 @@ def test_another_terminal_speaks_and_looks(tmp_path: Path) -> None:
         assert "There is no person 'nobody'" in wrong.stderr
 
 
+def test_of_several_one_is_named_by_its_port(tmp_path: Path) -> None:
+    with child("--json", tmp=tmp_path) as one, child("--json", tmp=tmp_path) as two:
+        ports = [announcement(process)["control"]["url"].split(":")[2].split("/")[0] for process in (one, two)]
+        undecided = run("say", "hello", tmp=tmp_path)
+        assert undecided.returncode == 1
+        assert all(port in undecided.stderr for port in ports)
+        assert run("say", "--port", ports[0], "to the first", tmp=tmp_path).returncode == 0
+        assert "to the first" in run("chats", "--port", ports[0], tmp=tmp_path).stdout
+        assert "to the first" not in run("chats", "--port", ports[1], tmp=tmp_path).stdout
+        elsewhere = run("chats", "--port", "1", tmp=tmp_path)
+        assert (elsewhere.returncode, "No sandbox listens on port 1" in elsewhere.stderr) == (1, True)
+
+
 def test_a_stale_whereabouts_file_is_recognised(tmp_path: Path) -> None:
     ended = subprocess.Popen([sys.executable, "-c", ""])
     ended.wait()

@@ -26,6 +26,8 @@ class SandboxCommand:
         say.add_argument("text", help="what to say")
         chats = actions.add_parser("chats", help="show the chats of a running sandbox")
         chats.add_argument("--as", dest="person", help="only this person's chats")
+        for action in (say, chats):
+            action.add_argument("--port", dest="of", type=int, default=0, help="the sandbox's port, if several run")
 
     def run(self, args: argparse.Namespace) -> int:
         """Do it. Returns the exit status."""
@@ -33,7 +35,9 @@ class SandboxCommand:
             return _start(args)
         from entrabot_sandbox.remote import chats, say
 
-        return say(args.person, args.chat, args.text) if args.sandbox_action == "say" else chats(args.person)
+        if args.sandbox_action == "chats":
+            return chats(args.of, args.person)
+        return say(args.of, args.person, args.chat, args.text)
 
 
 command = SandboxCommand()

@@ -12,17 +12,17 @@ from entrabot_sandbox.rewriting import plain
 from entrabot_sandbox.runtime import NoSandboxError, running
 
 
-def say(person: str, chat: str | None, text: str) -> int:
-    """Say something as a person. Returns the exit status."""
+def say(port: int, person: str, chat: str | None, text: str) -> int:
+    """Say something as a person. port: 0 for the only sandbox. Returns the exit status."""
 
     async def act(control: ControlClient) -> None:
         message = await control.say(person, text, chat=chat)
         print(f"{person} said it in {message['chatId']} (message {message['id']}).")
 
-    return _run(act)
+    return _run(port, act)
 
 
-def chats(person: str | None) -> int:
+def chats(port: int, person: str | None) -> int:
     """Print the chats, each with its members and its last words. Returns the exit status."""
 
     async def act(control: ControlClient) -> None:
@@ -33,7 +33,7 @@ def chats(person: str | None) -> int:
             for message in messages[-3:]:
                 print(f"  {_line(message)}")
 
-    return _run(act)
+    return _run(port, act)
 
 
 def _line(message: dict[str, Any]) -> str:
@@ -43,9 +43,9 @@ def _line(message: dict[str, Any]) -> str:
     return f"{name}: {words if message['deletedDateTime'] is None else '(deleted)'}"
 
 
-def _run(act: Callable[[ControlClient], Awaitable[None]]) -> int:
+def _run(port: int, act: Callable[[ControlClient], Awaitable[None]]) -> int:
     async def go() -> None:
-        async with ControlClient.of(running()) as control:
+        async with ControlClient.of(running(port)) as control:
             await act(control)
 
     try:

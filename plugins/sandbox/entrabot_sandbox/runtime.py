@@ -11,6 +11,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from entrabot_sandbox.certificates import write_private
 
@@ -39,19 +40,29 @@ def announced(control: dict[str, Any]) -> Iterator[None]:
             folder.rmdir()
 
 
-def running() -> dict[str, Any]:
-    """The control API of the sandbox started last. Raises NoSandboxError."""
+def running(port: int = 0) -> dict[str, Any]:
+    """The control API of the sandbox on a port, or of the only one. Raises NoSandboxError."""
+    found = {urlsplit(control["url"]).port: control for control in _all_running()}
+    ports = ", ".join(str(one) for one in sorted(filter(None, found)))
+    if not found:
+        raise NoSandboxError("No sandbox is running. Start one with: entrabot sandbox")
+    if port and port not in found:
+        raise NoSandboxError(f"No sandbox listens on port {port}; there are some on: {ports}.")
+    if not port and len(found) > 1:
+        raise NoSandboxError(f"Several sandboxes are running. Name one with --port, of these: {ports}.")
+    return found[port] if port else next(iter(found.values()))
+
+
+def _all_running() -> Iterator[dict[str, Any]]:
     folder = runtime_folder()
     if not folder.exists():
-        raise NoSandboxError("No sandbox is running. Start one with: entrabot sandbox")
+        return
     _check(folder)
-    files = sorted(folder.glob("*.json"), key=lambda path: path.stat().st_mtime, reverse=True)
-    for path in files:
+    for path in folder.glob("*.json"):
         if _is_alive(path):
-            control: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-            return control
-        path.unlink(missing_ok=True)
-    raise NoSandboxError("No sandbox is running. Start one with: entrabot sandbox")
+            yield json.loads(path.read_text(encoding="utf-8"))
+        else:
+            path.unlink(missing_ok=True)
 
 
 def _leave(folder: Path, path: Path, content: bytes) -> None:

@@ -127,16 +127,27 @@ class RequesterNotInChatError(AuthorizationError):
 class GraphError(EntrabotError):
     """Microsoft Graph refused a request.
 
-    ``status`` is the HTTP status, ``code`` Graph's own code, ``request_id`` what Microsoft support asks for.
+    ``status`` is the HTTP status, ``code`` Graph's own code, ``request_id`` what Microsoft support asks for, and
+    ``retry_after`` the seconds that Graph asked to wait, None where it did not say.
     """
 
     def __init__(
-        self, message: str, *, status: int = 0, code: str = "", request_id: str = "", remedy: str = ""
+        self,
+        message: str,
+        *,
+        status: int = 0,
+        code: str = "",
+        request_id: str = "",
+        remedy: str = "",
+        retry_after: float | None = None,
     ) -> None:
         super().__init__(message, remedy=remedy, details={"status": status, "code": code, "request_id": request_id})
         self.status = status
         self.code = code
         self.request_id = request_id
+        self.retry_after = retry_after
+        if retry_after is not None:
+            self.details["retry_after"] = retry_after
 
 
 class GraphNotFound(GraphError):
@@ -170,8 +181,11 @@ class GraphUnavailable(GraphError):
         code: str = "",
         request_id: str = "",
         remedy: str = "",
+        retry_after: float | None = None,
     ) -> None:
-        super().__init__(message, status=status, code=code, request_id=request_id, remedy=remedy)
+        super().__init__(
+            message, status=status, code=code, request_id=request_id, remedy=remedy, retry_after=retry_after
+        )
         self.outcome_unknown = outcome_unknown
         self.details["outcome_unknown"] = outcome_unknown
 

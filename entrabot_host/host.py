@@ -63,8 +63,16 @@ class Identity(Protocol):
         """Return who is signed in; waits for the sign-in. Raises `AuthError` with the reason why nobody is."""
         ...
 
-    async def token(self, audience: str) -> str:
-        """Return an access token for ``audience``. Send it to hosts of the chosen cloud only."""
+    async def token(
+        self, audience: str, *, url: str, work_iq: bool = False, rejected: str = "", challenge: str = ""
+    ) -> str:
+        """Return an access token of ``audience`` to be sent to ``url``, and there only, never along a redirect.
+
+        Whether it may go there is checked before it is asked for: `TokenAudienceError`. Other failures are `AuthError`.
+        work_iq: audience and address come from a file that anybody may have written; then only Work IQ's own are
+        allowed. rejected: the token that a 401 refused, which is not returned again; challenge: that answer's
+        ``WWW-Authenticate``.
+        """
         ...
 
     async def sponsors(self) -> Sequence[Sponsor]:
@@ -179,6 +187,13 @@ class Graph(Protocol):
         self, url: str, content: bytes | AsyncIterable[bytes], *, headers: Mapping[str, str], timeout: float = 60.0
     ) -> GraphResponse:
         """PUT to a pre-signed URL, without the token. Statuses are returned, not raised."""
+        ...
+
+    async def discard(self, url: str, *, timeout: float = 4.0) -> bool:
+        """DELETE a pre-signed URL, without the token: an upload session that is given up.
+
+        It is done although the caller is being cancelled. Returns whether Microsoft confirmed it; raises nothing.
+        """
         ...
 
 

@@ -159,8 +159,11 @@ def _refused(group: list[Part], error: AuthError) -> dict[int, GraphResponse | G
 def _for_part(error: GraphError, part: Part) -> GraphError:
     """The failure of a whole group, as one part sees it: a read's outcome is never unknown."""
     if isinstance(error, GraphUnavailable) and error.outcome_unknown and part.safe:
-        plain = GraphUnavailable("Microsoft Graph did not answer a batch.", status=error.status)
-        plain.code, plain.request_id = error.code, error.request_id
-        plain.details.update(code=error.code, request_id=error.request_id)
-        return plain
+        return GraphUnavailable(
+            "Microsoft Graph did not answer a batch.",
+            status=error.status,
+            code=error.code,
+            request_id=error.request_id,
+            retry_after=error.retry_after,
+        )
     return error

@@ -182,6 +182,14 @@ class GraphClient:
         answer = await self._transfer.upload(url, content, headers=headers, timeout=timeout)
         return _response(answer, safe=False)
 
+    async def discard(self, url: str, *, timeout: float = 4.0) -> bool:
+        """DELETE a pre-signed https URL, without the token: an upload session that is given up.
+
+        It is done although the caller is being cancelled, within ``timeout`` seconds. Returns whether Microsoft
+        confirmed it; what stays ends by itself. Raises nothing.
+        """
+        return await self._transfer.discard(url, timeout=timeout)
+
     async def _send(
         self, outgoing: Outgoing, admit: Callable[[], Awaitable[None]], *, safe: bool, app_only: bool, timeout: float
     ) -> Answer:

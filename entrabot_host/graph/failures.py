@@ -83,18 +83,15 @@ def refusal(status: int, headers: Mapping[str, str], content: bytes, *, safe: bo
 
 
 def _typed(status: int, message: str, code: str, request_id: str, *, safe: bool, wait: float | None) -> GraphError:
+    known: dict[str, Any] = {"status": status, "code": code, "request_id": request_id, "retry_after": wait}
     if status == 429:
         remedy = f"Microsoft Graph is limiting requests. Wait {wait:.0f} seconds and try again." if wait else ""
-        return GraphThrottled(message, status=status, code=code, request_id=request_id, remedy=remedy)
+        return GraphThrottled(message, remedy=remedy, **known)
     if status >= 500 and status not in _PERMANENT:
         unknown = not safe and status != 503
-        remedy = _later(wait, unknown)
-        return GraphUnavailable(
-            message, outcome_unknown=unknown, status=status, code=code, request_id=request_id, remedy=remedy
-        )
+        return GraphUnavailable(message, outcome_unknown=unknown, remedy=_later(wait, unknown), **known)
     kind = {403: GraphForbidden, 404: GraphNotFound}.get(status, GraphError)
-    remedy = _REMEDIES.get(status, "")
-    return kind(message, status=status, code=code, request_id=request_id, remedy=remedy)
+    return kind(message, remedy=_REMEDIES.get(status, ""), **known)
 
 
 def _later(wait: float | None, unknown: bool) -> str:

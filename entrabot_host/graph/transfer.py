@@ -7,6 +7,8 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 from urllib.parse import urljoin
 
+import anyio
+
 from entrabot_host.errors import GraphError
 from entrabot_host.graph.clock import ServiceClock
 from entrabot_host.graph.failures import Reason, WireFailure, unreachable
@@ -26,6 +28,7 @@ WHAT = "The file's address"
 
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _REPEATED_WHOLE = frozenset({307, 308})
+_GONE = frozenset({200, 204, 404, 410})
 
 
 class Transfer:
@@ -61,7 +64,9 @@ class Transfer:
                             self._check_time(deadline)
                             yield chunk
                         return
-                    error, pause = _refused(response.status_code), self._pause_after(response, tries)
+                    wait = ServiceClock().retry_after(response.headers.get("retry-after", ""))
+                    pause = self._retry.after_answer(response.status_code, wait, tries)
+                    error = _refused(response.status_code, wait)
             except WireFailure as failure:
                 pause = None if size else self._retry.after_failure(failure, tries)
                 error = unreachable(failure, safe=True, what=WHAT)
@@ -81,10 +86,6 @@ class Transfer:
                     return
             url = urljoin(url, location)
         raise WireFailure(Reason.MALFORMED, sent=True)
-
-    def _pause_after(self, response: httpx.Response, tries: int) -> float | None:
-        wait = ServiceClock().retry_after(response.headers.get("retry-after", ""))
-        return self._retry.after_answer(response.status_code, wait, tries)
 
     def _check_time(self, deadline: float) -> None:
         if self._clock() > deadline:
@@ -120,6 +121,16 @@ class Transfer:
             target = checked_url(urljoin(outgoing.url, location))
             outgoing = Outgoing("PUT", target, outgoing.headers, outgoing.content)
 
+    async def discard(self, url: str, *, timeout: float) -> bool:
+        """DELETE, also while the caller is being cancelled. Returns whether it is confirmed; raises nothing."""
+        with anyio.CancelScope(shield=True):
+            try:
+                outgoing = Outgoing("DELETE", checked_url(url))
+                answer = await self._wire.exchange(outgoing, seconds=timeout, max_bytes=MAX_ANSWER)
+            except (GraphError, WireFailure):
+                return False
+        return answer.status in _GONE
+
 
 def checked_url(url: str) -> str:
     """Return ``url`` if it is https. Raises `GraphError` that does not hold it."""
@@ -137,9 +148,10 @@ def _check_size(size: int, max_bytes: int) -> None:
         raise GraphError(f"The file is larger than the {max_bytes} bytes allowed.", remedy="Choose a smaller file.")
 
 
-def _refused(status: int) -> GraphError:
+def _refused(status: int, wait: float | None) -> GraphError:
     return GraphError(
         f"{WHAT} answered {status}.",
         status=status,
+        retry_after=wait,
         remedy="Such an address lives for some minutes only: ask for the file again to get a new one.",
     )

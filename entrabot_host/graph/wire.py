@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     import httpx
 
 CONNECT_SECONDS = 10.0
+CLOSE_SECONDS = 1.0
 MAX_CONNECTIONS = 20
 KEPT_CONNECTIONS = 10
 KEPT_SECONDS = 30.0
@@ -49,15 +50,28 @@ class Answer:
 
 
 class Progress:
-    """Whether a request has begun to leave this machine."""
+    """How far a request came.
+
+    sent: it has begun to leave this machine. unsound: the client that carried it may count a connection as busy for
+    ever, so it is not to be used again.
+    """
 
     def __init__(self) -> None:
         self.sent = False
+        self.unsound = False
+        self._raw: Any = None
 
     async def trace(self, event: str, info: Mapping[str, Any]) -> None:
-        """Hear what httpcore does; asking a proxy for a tunnel does not count."""
+        """Hear what httpcore does; asking a proxy for a tunnel does not count as sending."""
         if event.endswith(".send_request_headers.started") and info["request"].method != b"CONNECT":
             self.sent = True
+        elif event.endswith(".connect_tcp.complete"):
+            self._raw = info["return_value"]
+        elif event.endswith(".start_tls.failed"):
+            # httpcore leaves the socket open when a handshake is cancelled, and a tunnel's connection busy
+            self.unsound = True
+            if self._raw is not None:
+                await self._raw.aclose()
 
 
 class Wire:
@@ -67,6 +81,7 @@ class Wire:
         self._ca_bundle = ca_bundle
         self._user_agent = user_agent
         self._making = asyncio.Lock()
+        self._context: ssl.SSLContext | None = None
         self._client: httpx.AsyncClient | None = None
         self._users: dict[httpx.AsyncClient, int] = {}
         self._closed = False
@@ -97,7 +112,7 @@ class Wire:
 
         ``seconds`` bounds each single wait. Raises `WireFailure`, also for what goes wrong while the body is read.
         """
-        async with self._lease() as client:
+        async with self._lease(progress) as client:
             import httpx
 
             try:
@@ -122,50 +137,68 @@ class Wire:
                 raise WireFailure(Reason.CLOSED, sent=progress.sent) from None
 
     @asynccontextmanager
-    async def _lease(self) -> AsyncIterator[httpx.AsyncClient]:
-        """Lend the client; one that was replaced meanwhile is closed by its last user."""
+    async def _lease(self, progress: Progress) -> AsyncIterator[httpx.AsyncClient]:
+        """Lend the client; one that was replaced meanwhile, or became unsound, is closed by its last user."""
         client = await self._get()
         self._users[client] = self._users.get(client, 0) + 1
         try:
             yield client
+        except asyncio.CancelledError:
+            progress.unsound = True  # cancelled between two steps of httpcore, a connection stays busy
+            raise
         finally:
             self._users[client] -= 1
+            if progress.unsound and client is self._client:
+                self._client = None
             if not self._users[client]:
                 del self._users[client]
                 if client is not self._client:
-                    await client.aclose()
+                    await close(client)
 
     async def _get(self) -> httpx.AsyncClient:
         async with self._making:
             if self._closed:
                 raise WireFailure(Reason.CLOSED, sent=False)
+            if self._context is None:
+                self._context = await asyncio.to_thread(ssl_context, self._ca_bundle)
             if self._client is None:
-                self._client = await asyncio.to_thread(make_client, self._ca_bundle, self._user_agent)
+                self._client = await asyncio.to_thread(make_client, self._context, self._user_agent)
             return self._client
 
     async def drop_connections(self) -> None:
         """Use no connection again that exists now; requests under way may end on theirs."""
         client, self._client = self._client, None
-        if client is not None and client not in self._users:
-            await client.aclose()
+        if client not in self._users:
+            await close(client)
 
     async def aclose(self) -> None:
         """Close all connections, also under requests that are under way."""
         self._closed = True
         client, self._client = self._client, None
-        for each in {client, *self._users} - {None}:
-            if each is not None:
-                await each.aclose()
+        await close(*({client, *self._users} - {None}))
 
 
-def make_client(ca_bundle: str, user_agent: str) -> httpx.AsyncClient:
-    """Return a new client. Reads files and imports httpx, so it runs in a worker thread. Raises `SettingsError`."""
+async def close(*clients: httpx.AsyncClient | None) -> None:
+    """Close all connections of some clients, also while the caller is being cancelled."""
+    tasks = {asyncio.create_task(each.aclose(), name="entrabot:close") for each in clients if each is not None}
+    if not tasks:
+        return
+    ended = asyncio.gather(*tasks)
+    try:
+        await asyncio.shield(ended)
+    except asyncio.CancelledError:
+        await asyncio.wait(tasks, timeout=CLOSE_SECONDS)
+        raise
+
+
+def make_client(context: ssl.SSLContext, user_agent: str) -> httpx.AsyncClient:
+    """Return a new client. Imports httpx, so it runs in a worker thread."""
     from http.cookiejar import CookieJar, DefaultCookiePolicy
 
     import httpx
 
     return httpx.AsyncClient(
-        verify=ssl_context(ca_bundle),
+        verify=context,
         headers={"User-Agent": user_agent},
         cookies=CookieJar(DefaultCookiePolicy(allowed_domains=[])),
         limits=httpx.Limits(

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-import asyncio
+import json
 import re
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 from entrabot_host.errors import EntrabotError, InvalidArgument
+from entrabot_host.graph.failures import WireFailure
+from entrabot_host.graph.wire import Outgoing, Wire
 
 if TYPE_CHECKING:
-    import httpx
-
     from entrabot_host.security.clouds import Cloud
 
 _CONSUMER_TENANT = "9188040d-6c67-4c5b-b112-36a304b66dad"
 _DOMAIN = re.compile(r"(?=.{3,253}$)([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z][a-z0-9-]{0,61}[a-z0-9]")
 _SECONDS = 15.0
+_MAX_BYTES = 1024 * 1024
 _KNOWN_SECONDS = 3600.0
 _KNOWN = 512
 
@@ -31,8 +32,7 @@ class TenantFinder:
 
     def __init__(self, cloud: Cloud, ca_bundle: str) -> None:
         self._cloud = cloud
-        self._ca_bundle = ca_bundle
-        self._http: httpx.AsyncClient | None = None
+        self._wire = Wire(ca_bundle, "entrabot")
         self._known: dict[str, tuple[str, float]] = {}
 
     async def tenant_of(self, domain: str) -> str:
@@ -48,40 +48,26 @@ class TenantFinder:
         return tenant
 
     async def _ask(self, domain: str) -> str:
-        import httpx
-
-        http = await self._client()
+        url = f"{self._cloud.login_url}/{domain}/v2.0/.well-known/openid-configuration"
         try:
-            async with asyncio.timeout(_SECONDS):
-                answer = await http.get(f"{self._cloud.login_url}/{domain}/v2.0/.well-known/openid-configuration")
-        except (httpx.HTTPError, TimeoutError) as error:
+            answer = await self._wire.exchange(Outgoing("GET", url), seconds=_SECONDS, max_bytes=_MAX_BYTES)
+        except WireFailure as failure:
             raise TenantUnknown(
-                f"The sign-in service did not say which tenant a domain belongs to ({type(error).__name__}).",
+                f"The sign-in service did not say which tenant a domain belongs to ({failure.reason.value}).",
                 remedy="Check the network, or name the tenant in the call.",
             ) from None
-        if answer.status_code == 400:
+        if answer.status == 400:
             return ""
-        if answer.status_code != 200:
+        if answer.status != 200:
             raise TenantUnknown(
-                f"The sign-in service answered {answer.status_code} when asked for a domain's tenant.",
+                f"The sign-in service answered {answer.status} when asked for a domain's tenant.",
                 remedy="Try again in a minute, or name the tenant in the call.",
             )
-        return _tenant_in(answer)
-
-    async def _client(self) -> httpx.AsyncClient:
-        if self._http is None:
-            import httpx
-
-            from entrabot_host.security.tls import ssl_context
-
-            context = await asyncio.to_thread(ssl_context, self._ca_bundle)
-            self._http = httpx.AsyncClient(verify=context, timeout=_SECONDS, follow_redirects=False)
-        return self._http
+        return _tenant_in(answer.content)
 
     async def aclose(self) -> None:
         """Close connections."""
-        if self._http is not None:
-            await self._http.aclose()
+        await self._wire.aclose()
 
 
 def _checked(domain: str) -> str:
@@ -95,11 +81,11 @@ def _checked(domain: str) -> str:
     return ascii_domain
 
 
-def _tenant_in(answer: Any) -> str:
+def _tenant_in(content: bytes) -> str:
     """Read the id out of the issuer. Consumer accounts belong to no organisation."""
     try:
-        issuer = str(answer.json()["issuer"])
+        issuer = str(json.loads(content)["issuer"])
         tenant = str(UUID(issuer.rstrip("/").removesuffix("/v2.0").rsplit("/", 1)[-1]))
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         raise TenantUnknown("The sign-in service's answer about a domain's tenant makes no sense.") from None
     return "" if tenant == _CONSUMER_TENANT else tenant

@@ -200,6 +200,24 @@ async def test_others_are_answered_meanwhile_and_a_cancelled_call_leaves_no_proc
             await asyncio.sleep(0.02)
 
 
+async def test_a_worker_stands_by_while_the_file_comes_and_goes_with_it(agent: Agent, people: People) -> None:
+    item = await people.put(OWN, "/a.pdf", pdf="late")
+    await people.fault("latency", method="GET", path="/transfers/content", seconds=20)
+    reading = asyncio.create_task(read(agent, item))
+    async with asyncio.timeout(20):
+        while not workers():
+            await asyncio.sleep(0.02)
+        assert not reading.done()
+        reading.cancel()
+        await asyncio.gather(reading, return_exceptions=True)
+        while workers():
+            await asyncio.sleep(0.02)
+    await people.tenant.control("DELETE", "/faults")
+    found = await asyncio.gather(*(read(agent, item) for _ in range(6)))
+    assert {opened(one["text"]).strip() for one in found} == {"late"}
+    assert not workers()
+
+
 async def test_a_worker_ends_with_who_started_it(tmp_path: Path) -> None:
     import sys
 

@@ -71,6 +71,9 @@ async def test_others_may_not_and_every_attempt_is_audited(
         ({"requester_email": "carol@fabrikam.example"}, "NoActiveSponsorChannelError"),
         ({"recipient_email": "Mallory <m@x.example>"}, "InvalidArgument"),
         ({"recipient_email": "a@b.example, c@d.example"}, "InvalidArgument"),
+        ({"recipient_email": BOB.replace("o", "o\u200b", 1)}, "InvalidArgument"),
+        ({"recipient_email": BOB.replace("o", "o\u3164", 1)}, "InvalidArgument"),
+        ({"requester_email": "al\u200bice@contoso.example"}, "RequesterNotSponsorError"),
         ({"role": "owner"}, "InvalidArgument"),
     ):
         async with refused(kind):
@@ -84,7 +87,7 @@ async def test_others_may_not_and_every_attempt_is_audited(
             await asyncio.sleep(0.05)
     assert await invitations(people) == 0
     lines = [line["outcome"] for line in entrabot_audit() if line["action"] == "files.share"]
-    assert lines[:8] == ["pending", "failure"] * 4  # the role never got as far
+    assert lines[:14] == ["pending", "failure"] * 7  # the role never got as far
     assert (await people.show("agent-onedrive", "/Plan.docx"))["permissions"] == []
 
 

@@ -14,7 +14,7 @@ from entrabot_host import InvalidArgument
 AUDIT_ACTION = "files.comment"
 _ENDINGS = (".docx", ".xlsx")
 _FOLDER_TYPES = ("", "folder", "inode/directory")
-_WORD = "For comments in Word itself use the Work IQ Word tools (add_word_comment), where this server has them."
+_WORD = "Comments in the margin of Word itself need a tool for Word, where this server has one."
 
 
 class Commenting:

@@ -31,7 +31,7 @@ class Files:
         self.reading = Reading(self._api, denylist, self.settings, fetching)
         self.commenting = Commenting(self._api, denylist)
         self.sharing = Sharing(host, self._api, denylist)
-        self.writing = Writing(Targets(self._api, denylist), Uploads(host, fetching, self.settings.ca_bundle), folders)
+        self.writing = Writing(Targets(self._api, denylist), Uploads(host, fetching), folders)
         self.saving = Saving(self._api, denylist, fetching, folders, self.settings.max_download_bytes)
 
     async def reachable(self) -> Health:

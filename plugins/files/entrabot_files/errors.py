@@ -126,10 +126,19 @@ _BY_STATUS: dict[int, tuple[type[GraphFilesError], str]] = {
 }
 
 
-def typed(status: int, message: str, code: str = "", request_id: str = "", remedy: str = "") -> GraphFilesError:
+def typed(
+    status: int,
+    message: str,
+    code: str = "",
+    request_id: str = "",
+    remedy: str = "",
+    retry_after: float | None = None,
+) -> GraphFilesError:
     """Return the error that stands for a refusal with this status."""
     kind, usual = _BY_STATUS.get(status, (GraphFilesError, ""))
-    return kind(message, status=status, code=code, request_id=request_id, remedy=remedy or usual)
+    return kind(
+        message, status=status, code=code, request_id=request_id, remedy=remedy or usual, retry_after=retry_after
+    )
 
 
 @contextmanager
@@ -142,4 +151,4 @@ def explained() -> Iterator[None]:
     except GraphError as error:
         known = isinstance(error, GraphForbidden | GraphNotFound) or error.status in _BY_STATUS
         remedy = "" if known else error.remedy
-        raise typed(error.status, error.message, error.code, error.request_id, remedy) from None
+        raise typed(error.status, error.message, error.code, error.request_id, remedy, error.retry_after) from None

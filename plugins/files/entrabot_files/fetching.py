@@ -26,20 +26,19 @@ class Fetching:
         self._host = host
 
     @asynccontextmanager
-    async def fetched(self, path: str, params: dict[str, str] | None, max_bytes: int) -> AsyncIterator[IO[bytes]]:
-        """Give the content as an open file without a name, positioned at its start.
-
-        Raises `FileTooLargeError` and what `explained` raises.
-        """
+    async def opened(self) -> AsyncIterator[IO[bytes]]:
+        """Give an open file without a name, to fetch something into."""
         file = await anyio.to_thread.run_sync(tempfile.TemporaryFile)
         try:
-            await self.into(file.fileno(), path, params, max_bytes)
             yield file
         finally:
             file.close()
 
     async def into(self, descriptor: int, path: str, params: dict[str, str] | None, max_bytes: int) -> int:
-        """Write the content to a descriptor from its start; return its size. A broken transfer is begun anew."""
+        """Write the content to a descriptor from its start; return its size. A broken transfer is begun anew.
+
+        Raises `FileTooLargeError` and what `explained` raises.
+        """
         for tried in range(1, TRIES + 1):
             await anyio.to_thread.run_sync(_rewind, descriptor)
             try:

@@ -1,8 +1,8 @@
 """The text of a PDF, taken out in a process of its own that may be stopped at any time.
 
-``python -m entrabot_files.pdf_worker FD MAX_BYTES SECONDS MEMORY`` reads the PDF from the descriptor and writes one
-JSON object. It ends when its standard input closes, so it never outlives who started it. A hostile file costs it at
-most so many bytes of memory and so many seconds.
+``python -m entrabot_files.pdf_worker FD MAX_BYTES SECONDS MEMORY`` waits for a byte on its standard input, reads the
+PDF from the descriptor and writes one JSON object. It ends when its standard input closes, so it never outlives who
+started it. A hostile file costs it at most so many bytes of memory and so many seconds.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 IMAGE_LOOKS = 50
@@ -25,12 +26,21 @@ def main() -> None:
     """Do it, and say what came of it."""
     descriptor, max_bytes, seconds, memory = (int(argument) for argument in sys.argv[1:5])
     gc.disable()  # the process is short-lived and its memory bounded
+    _import_parser()
+    if not os.read(0, 1):
+        os._exit(1)
     threading.Thread(target=_end_with_parent, daemon=True).start()
     _limit(memory, seconds)
     answer = _answer(descriptor, max_bytes, time.monotonic() + seconds)
     with os.fdopen(1, "wb") as output:
         output.write(json.dumps(answer).encode("ascii"))
     os._exit(0)  # taking millions of objects apart would only cost time
+
+
+def _import_parser() -> None:
+    """While the file is still on its way. What fails here fails again, and is reported, when the file is read."""
+    with suppress(Exception):
+        import pypdf  # noqa: F401
 
 
 def _end_with_parent() -> None:
@@ -58,6 +68,7 @@ def _answer(descriptor: int, max_bytes: int, deadline: float) -> dict[str, Any]:
         from pypdf.errors import LimitReachedError
 
         try:
+            os.lseek(descriptor, 0, os.SEEK_SET)
             with os.fdopen(descriptor, "rb") as file:
                 content = io.BytesIO(file.read())  # the parser takes it in very small pieces
             reader = PdfReader(content, strict=False)

@@ -78,8 +78,12 @@ class Reading:
 
     async def _pages(self, path: str, params: dict[str, str] | None) -> dict[str, Any]:
         try:
-            async with self._fetching.fetched(path, params, self._settings.max_pdf_bytes) as file:
-                found = await self._pdf.text(file, self._settings.max_text_bytes)
+            async with (
+                self._fetching.opened() as file,
+                self._pdf.prepared(file, self._settings.max_text_bytes) as job,
+            ):
+                await self._fetching.into(file.fileno(), path, params, self._settings.max_pdf_bytes)
+                found = await job.text()
         except GraphFilesError as error:
             if params and error.status in (400, 406):
                 raise DamagedFileError(

@@ -11,7 +11,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any
 
 from entrabot_files.errors import UploadFailedError, typed
-from entrabot_files.presigned import cancel
 from entrabot_files.sources import Source
 from entrabot_host import Graph, GraphError, GraphResponse, GraphUnavailable
 
@@ -21,7 +20,7 @@ FRAGMENT = 5 * 1024 * 1024
 TRIES = 3
 LONGEST_WAIT = 60.0
 _FRAGMENT_SECONDS = 120.0
-_PIECE = 256 * 1024
+_PIECE = 1024 * 1024
 _STATUS_BYTES = 64 * 1024
 _MOST_ROUNDS = 10_000
 
@@ -39,12 +38,9 @@ class Gone(Exception):
 class SessionUpload:
     """Sends one source to one session."""
 
-    def __init__(
-        self, graph: Graph, url: str, ca_bundle: str, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
-    ) -> None:
+    def __init__(self, graph: Graph, url: str, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep) -> None:
         self._graph = graph
         self._url = url
-        self._ca_bundle = ca_bundle
         self._sleep = sleep
         self._sent_all = False
 
@@ -56,7 +52,7 @@ class SessionUpload:
         except Gone:
             raise
         except BaseException:
-            await cancel(self._url, self._ca_bundle)
+            await self._graph.discard(self._url)  # Microsoft would keep the bytes for days
             raise
         finally:
             await ahead.aclose()

@@ -66,8 +66,3 @@ class FilesSettings(BaseModel):
         description=f"Folders of this machine, separated by '{os.pathsep}', to upload from and to download to; "
         "without them there are no such tools",
     )
-    ca_bundle: str = Field(
-        default="",
-        alias="ENTRABOT_CA_BUNDLE",
-        description="PEM file with a certificate authority to trust besides the operating system's",
-    )

@@ -14,6 +14,10 @@ from entrabot_host import Conversation, Host, InvalidArgument
 
 AUDIT_ACTION = "files.share"
 _ADDRESS = re.compile(r"[^\s@<>\"'(),:;\\]{1,64}@[^\s@<>\"'(),:;\\]{1,190}\.[^\s@<>\"'(),:;\\.]{2,60}")
+_UNSEEN = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
+)
+"""What Python counts as printable and nobody sees: an address with such a character reaches whom it does not show."""
 
 
 class Sharing:
@@ -39,7 +43,7 @@ class Sharing:
     ) -> dict[str, Any]:
         """Share a file, only when a sponsor asked for it in chat_id just now."""
         recipient = recipient_email.strip()
-        if not _ADDRESS.fullmatch(recipient):
+        if not _ADDRESS.fullmatch(recipient) or not recipient.isprintable() or _UNSEEN.search(recipient):
             raise InvalidArgument(
                 "recipient_email is not a mail address.",
                 remedy="Pass one address, without a name.",

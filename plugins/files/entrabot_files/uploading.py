@@ -43,12 +43,10 @@ class Uploads:
         self,
         host: Host,
         fetching: Fetching,
-        ca_bundle: str = "",
         sleep: Callable[[float], Awaitable[None]] = anyio.sleep,
     ) -> None:
         self._host = host
         self._fetching = fetching
-        self._ca_bundle = ca_bundle
         self._sleep = sleep
 
     async def upload(
@@ -110,7 +108,7 @@ class Uploads:
         if before and behaviour == "fail":  # a session would find out with its last fragment
             raise typed(409, "Something of this name exists already.", "nameAlreadyExists")
         for restart in (False, True):
-            session = SessionUpload(self._host.graph, await self._open(target, behaviour), self._ca_bundle, self._sleep)
+            session = SessionUpload(self._host.graph, await self._open(target, behaviour), self._sleep)
             try:
                 return _item_of(await session.run(source, report))
             except Gone as gone:

@@ -176,12 +176,18 @@ class Proxy:
     refuse: bool = False
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
-        target = head.split(" ")[1]
+        with contextlib.suppress(asyncio.IncompleteReadError, OSError):
+            head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
+            await self._tunnel(head.split(" ")[1], reader, writer)
+        writer.transport.abort()
+
+    async def _tunnel(self, target: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.tunnels.append(target)
         if self.refuse:
             writer.write(b"HTTP/1.1 403 Forbidden\r\ncontent-length: 0\r\n\r\n")
-            writer.close()
+            await writer.drain()
+            writer.write_eof()
+            await reader.read()
             return
         host, _, port = target.rpartition(":")
         there = await asyncio.open_connection(host, int(port))

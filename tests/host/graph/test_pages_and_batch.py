@@ -134,6 +134,8 @@ async def test_forty_five_parts(graph: GraphClient, server: Server, clock: Time)
         assert len(ids) == len(set(ids))
     kinds = {n: type(found) for n, found in enumerate(answers) if not isinstance(found, GraphResponse)}
     assert kinds == {3: GraphNotFound, 10: GraphThrottled}
+    assert isinstance(answers[10], GraphThrottled)
+    assert answers[10].retry_after == 1000
     assert all(found.body == {"n": n} for n, found in enumerate(answers) if isinstance(found, GraphResponse))
     assert sum(clock.slept) == pytest.approx(60, abs=3)
     assert any(slept > 50 for slept in clock.slept)

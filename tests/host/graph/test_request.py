@@ -214,6 +214,12 @@ async def test_a_wait_beyond_the_timeout_is_not_begun(graph: GraphClient, server
         await graph.request("GET", "/me", timeout=30)
     assert not clock.slept
     assert "120 seconds" in caught.value.remedy
+    assert caught.value.retry_after == caught.value.details["retry_after"] == 120
+    server.script.append(failure(423, "locked"))
+    with pytest.raises(GraphError) as locked:
+        await graph.request("PATCH", "/me", json={})
+    assert locked.value.retry_after is None
+    assert "retry_after" not in locked.value.details
 
 
 @pytest.mark.parametrize("status", [502, 503, 504])
@@ -231,6 +237,7 @@ async def test_changes_are_not(graph: GraphClient, server: Server, method: str, 
     assert len(server.received) == 1
     assert caught.value.outcome_unknown is unknown
     assert caught.value.details["outcome_unknown"] is unknown
+    assert caught.value.retry_after == 1
     assert (caught.value.code, caught.value.request_id[:8]) == ("ServiceDown", "11111111")
 
 
@@ -258,6 +265,7 @@ async def test_a_get_cut_off_is_repeated(graph: GraphClient, server: Server) -> 
 
 
 async def test_silence_ends_with_the_timeout(graph: GraphClient, server: Server) -> None:
+    await graph.request("GET", "/me")  # a connection, so that the time limit meets the silence
     server.default = lambda _: HANG
     with pytest.raises(GraphUnavailable, match="in time") as caught:
         await graph.request("POST", MESSAGES, json={}, timeout=0.3)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncIterator
 
+import anyio
 import pytest
 
 from entrabot_host.errors import EntrabotError, GraphError, GraphUnavailable
 from entrabot_host.graph.client import GraphClient
 from tests.host.graph.conftest import Time
-from tests.host.graph.server import DROP, Received, Server, answer, failure
+from tests.host.graph.server import DROP, HANG, Received, Server, answer, failure
 
 SECRET = "/x/download.aspx?tempauth=hushhush"
 
@@ -140,6 +141,34 @@ async def test_an_upload_cut_off_has_an_unknown_outcome(graph: GraphClient, else
     assert caught.value.outcome_unknown
     assert len(elsewhere.received) == 1
     assert "hushhush" not in repr(caught.value)
+
+
+@pytest.mark.parametrize(("status", "confirmed"), [(204, True), (404, True), (401, False), (503, False)])
+async def test_a_session_that_is_given_up(graph: GraphClient, elsewhere: Server, status: int, confirmed: bool) -> None:
+    elsewhere.script.append(answer(status))
+    assert await graph.discard(elsewhere.url + SECRET) is confirmed
+    (one,) = elsewhere.received
+    assert (one.method, one.target, one.body) == ("DELETE", SECRET, b"")
+    assert "authorization" not in one.headers
+
+
+@pytest.mark.parametrize("reply", [DROP, HANG, answer(302, None, Location="/elsewhere")])
+async def test_giving_a_session_up_raises_nothing(graph: GraphClient, elsewhere: Server, reply: object) -> None:
+    elsewhere.default = lambda _: reply
+    await graph.request("GET", "/me")
+    assert not await graph.discard(elsewhere.url + SECRET, timeout=1)
+    assert not await graph.discard("http://127.0.0.1/hushhush")
+    assert len(elsewhere.received) == 1
+
+
+async def test_a_session_is_given_up_although_the_caller_is_cancelled(graph: GraphClient, elsewhere: Server) -> None:
+    with anyio.CancelScope() as scope:
+        try:
+            scope.cancel()
+            await anyio.sleep(10)
+        finally:
+            assert await graph.discard(elsewhere.url + SECRET)
+    assert [one.method for one in elsewhere.received] == ["DELETE"]
 
 
 async def test_no_trace_of_the_address_in_logs_or_chained_errors(

@@ -13,8 +13,8 @@ from entrabot_host.application import Application
 from entrabot_host.assembly import AssembledTool, Contribution
 from entrabot_host.listing import cost
 
-APPLICATION = " (application)"
-"""How a permission is marked that is an app role of the agent identity; all others are delegated."""
+APPLICATION = "application"
+"""What stands in brackets after a permission that is an app role of the agent identity, not delegated."""
 FOLDER = "plugins"
 
 Rows = Mapping[str, Sequence[Sequence[str]]]
@@ -99,15 +99,13 @@ def _permissions(part: Contribution) -> Iterator[str]:
     if not needed:
         yield "None.\n"
         return
-    rows = [
-        (
-            f"`{permission.removesuffix(APPLICATION)}`",
-            "application, to the agent identity" if permission.endswith(APPLICATION) else "delegated",
-            ", ".join(f"`{name}`" for name in tools),
-        )
-        for permission, tools in sorted(needed.items())
-    ]
-    yield table(("permission", "granted as", "for"), rows)
+    yield table(("permission", "granted as", "for"), [_permission(*entry) for entry in sorted(needed.items())])
+
+
+def _permission(permission: str, tools: Sequence[str]) -> tuple[str, str, str]:
+    name, _, whose = permission.removesuffix(")").partition(" (")
+    granted = "application, to the agent identity" if whose == APPLICATION else f"delegated{whose and f', of {whose}'}"
+    return f"`{name}`", granted, ", ".join(f"`{tool}`" for tool in tools)
 
 
 def _tasks(part: Contribution) -> Iterator[str]:

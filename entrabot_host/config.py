@@ -24,6 +24,7 @@ ENV_FILE = "ENTRABOT_ENV_FILE"
 PREFIX = "ENTRABOT_"
 _REMEDY = "Correct it where it is set, or unset it there, and start the server again."
 
+_HOST = "host"
 ModelT = TypeVar("ModelT", bound="BaseModel")
 
 
@@ -95,11 +96,13 @@ class Config:
         return [self._declared[name] for name in sorted(self._declared)]
 
     def _declare(self, name: str, owner: str, info: FieldInfo) -> None:
+        if (known := self._declared.get(name)) and known.owner == _HOST:
+            return  # a plugin that reads one of the host's settings does not own it
         value = None if info.is_required() else info.get_default(call_default_factory=True, validated_data={})
         default = "" if value in (None, "", ()) else str(value).replace(str(Path.home()), "~", 1)
         self._declared[name] = Setting(
             name=name,
-            owner=owner or "host",
+            owner=owner or _HOST,
             description=info.description or "",
             default=default,
             origin=self.origin(name),

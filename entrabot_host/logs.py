@@ -17,7 +17,7 @@ from entrabot_host.security.redaction import redact
 
 LEVEL = "ENTRABOT_LOG_LEVEL"
 _WAITING_LINES = 2000
-_KEPT_QUIET = ("msal", "urllib3", "httpx", "httpcore", "filelock", "asyncio")
+_KEPT_QUIET = ("msal", "urllib3", "httpx", "httpcore", "httpx2", "httpcore2", "filelock", "asyncio")
 """Libraries that log addresses, and at DEBUG much else: never more than their warnings."""
 
 

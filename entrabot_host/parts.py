@@ -127,7 +127,7 @@ class Parts:
         """The identity facet, shared by all plugins."""
         from entrabot_host.identity.facet import IdentityFacet
 
-        return IdentityFacet(self.session, self.sponsors, self._authorizer, self._tenants)
+        return IdentityFacet(self.cloud, self.session, self.sponsors, self._authorizer, self._tenants)
 
     @cached_property
     def _authorizer(self) -> Authorizer:

@@ -6,21 +6,26 @@ from collections.abc import Callable, Sequence
 
 from entrabot_host.auth.provider import Principal
 from entrabot_host.errors import NotStarted
+from entrabot_host.graph.bearer import claims_challenge
 from entrabot_host.host import Conversation, Identity, Sponsor
 from entrabot_host.identity.authorization import Authorizer
 from entrabot_host.identity.session import Session
 from entrabot_host.identity.sponsors import SponsorDirectory
 from entrabot_host.identity.tenants import TenantFinder
+from entrabot_host.security.clouds import Cloud
+from entrabot_host.security.targets import check_target, check_work_iq
 
 
 class IdentityFacet(Identity):
     """`entrabot_host.Identity` out of the session, its sponsors and their authorizations.
 
-    started: whether facets may be used yet; until then every call raises `NotStarted`.
+    cloud: its rules say where tokens go. started: whether facets may be used yet; until then every call raises
+    `NotStarted`.
     """
 
     def __init__(
         self,
+        cloud: Cloud,
         session: Session,
         directory: SponsorDirectory,
         authorizer: Authorizer,
@@ -28,6 +33,7 @@ class IdentityFacet(Identity):
         *,
         started: Callable[[], bool] = lambda: True,
     ) -> None:
+        self._cloud = cloud
         self._session = session
         self._directory = directory
         self._authorizer = authorizer
@@ -39,10 +45,14 @@ class IdentityFacet(Identity):
         self._check()
         return await self._session.principal()
 
-    async def token(self, audience: str) -> str:
-        """Return an access token for ``audience``."""
+    async def token(
+        self, audience: str, *, url: str, work_iq: bool = False, rejected: str = "", challenge: str = ""
+    ) -> str:
+        """Return an access token of ``audience`` for ``url``, if it may go there."""
         self._check()
-        return (await self._session.token(audience)).secret
+        (check_work_iq if work_iq else check_target)(self._cloud, audience, url)
+        claims = claims_challenge([challenge]) if challenge else ""
+        return (await self._session.token(audience, rejected=rejected, claims=claims)).secret
 
     async def sponsors(self) -> Sequence[Sponsor]:
         """Return the agent's sponsors."""

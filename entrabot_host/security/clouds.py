@@ -23,7 +23,7 @@ class Cloud:
 
     graph_audience, exchange_audience: what tokens are asked for; they stay the named cloud's when the URLs are
     overridden. storage_suffix: the domain below which storage accounts live. login_hosts: all names of the cloud's
-    sign-in service. work_iq_hosts: where tokens of other audiences may go.
+    sign-in service. work_iq_hosts: Microsoft's hosts of Work IQ in this cloud.
     """
 
     name: str
@@ -39,6 +39,14 @@ class Cloud:
     def is_microsoft(self) -> bool:
         """Whether the sign-in service is Microsoft's own, so that its tokens open real data."""
         return is_microsoft_host(host_of(self.login_url))
+
+    @property
+    def work_iq_origins(self) -> frozenset[str]:
+        """Where tokens for Work IQ may go: its hosts at Microsoft, or the stand-in's own two origins."""
+        if self.is_microsoft:
+            return frozenset(f"https://{host}" for host in self.work_iq_hosts)
+        own = {self.login_url, self.graph_url}
+        return frozenset(url for url in own if not is_microsoft_host(host_of(url)))
 
 
 def _cloud(name: CloudName, login_hosts: tuple[str, ...], graph: str, storage: str, exchange: str = "") -> Cloud:

@@ -18,6 +18,7 @@ from entrabot_host.errors import (
     RequesterNotInChatError,
     RequesterNotSponsorError,
     SponsorChannelMismatchError,
+    TokenAudienceError,
 )
 from entrabot_host.graph.client import GraphClient
 from entrabot_host.host import Conversation
@@ -36,7 +37,7 @@ class Agent:
     """The agent's side of the tenant."""
 
     def __init__(self, tenant: Tenant, **changes: str) -> None:
-        cloud = tenant.cloud()
+        self.cloud = cloud = tenant.cloud()
         self.tenant = tenant
         self.provider = AgentUserProvider(tenant.settings(**changes), cloud, tenant.ca_bundle)
         self.session = Session([self.provider])
@@ -47,7 +48,7 @@ class Agent:
         self.bindings = Bindings(600, self.graph.now)
         authorizer = Authorizer(self.session, self.directory, self.bindings, self.graph)
         self.tenants = TenantFinder(cloud, tenant.ca_bundle)
-        self.identity = IdentityFacet(self.session, self.directory, authorizer, self.tenants)
+        self.identity = IdentityFacet(self.cloud, self.session, self.directory, authorizer, self.tenants)
 
     async def hear(self, message: dict[str, Any]) -> Conversation:
         """Do what delivery does with a message: find out whom it proves, and bind."""
@@ -85,8 +86,26 @@ async def learn_carol(agent: Agent) -> None:
 async def test_me_and_tokens(agent: Agent) -> None:
     me = await agent.identity.me()
     assert (me.user_id, me.attribution) == (agent.tenant.id_of("agent"), Attribution.AGENT)
-    assert (await agent.identity.token(GRAPH)).startswith("eyJ")
+    url = f"{agent.tenant.cloud().graph_url}/v1.0/me"
+    first = await agent.identity.token(GRAPH, url=url)
+    assert first.startswith("eyJ")
+    assert await agent.identity.token(GRAPH, url=url) == first
+    assert await agent.identity.token(GRAPH, url=url, rejected=first) != first
     assert agent.session.state is State.AGENT_USER
+
+
+@pytest.mark.parametrize("work_iq", [False, True])
+async def test_a_token_for_another_place_is_not_even_asked_for(agent: Agent, work_iq: bool) -> None:
+    await agent.identity.me()
+    await agent.tenant.sandbox.clear_requests()
+    graph = agent.tenant.cloud().graph_url
+    for audience, url in ((GRAPH, "https://evil.example/"), ("https://vault.azure.net", graph), ("x", f"{graph}/x")):
+        with pytest.raises(TokenAudienceError):
+            await agent.identity.token(audience, url=url, work_iq=work_iq)
+    if work_iq:
+        with pytest.raises(TokenAudienceError):
+            await agent.identity.token(GRAPH, url=f"{graph}/v1.0/me", work_iq=True)
+    assert await agent.tenant.sandbox.counts() == {}
 
 
 async def test_consent_given_later_ends_a_failed_sign_in(tenant: Tenant) -> None:
@@ -264,10 +283,10 @@ async def test_the_tenant_of_a_domain(agent: Agent) -> None:
 
 async def test_nothing_before_the_start(agent: Agent) -> None:
     authorizer = Authorizer(agent.session, agent.directory, agent.bindings, agent.graph)
-    facet = IdentityFacet(agent.session, agent.directory, authorizer, agent.tenants, started=lambda: False)
+    facet = IdentityFacet(agent.cloud, agent.session, agent.directory, authorizer, agent.tenants, started=lambda: False)
     for call in (
         facet.me(),
-        facet.token(GRAPH),
+        facet.token(GRAPH, url=GRAPH),
         facet.sponsors(),
         facet.sponsor_of("x"),
         facet.learn_home("a", "b", "c"),

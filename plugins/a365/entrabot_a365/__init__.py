@@ -1,0 +1,1 @@
+"""Word documents, their comments, and files, through the Agent 365 Work IQ servers."""

@@ -1,11 +1,12 @@
 """Uploads and a long PDF through the real ``entrabot-mcp`` over stdio, against a sandbox tenant in the same run.
 
-``upload_file`` of 64 MiB in base64 and ``upload_local_file`` of the same bytes, beside a floor: plain httpx sending the
-same fragments to an upload session of the same sandbox. A PDF of 2,000 pages, beside pypdf stopped at the same limit.
-Meanwhile another tool is called without a pause, and the longest wait for its answer is shown, with the server's peak
-of resident memory. Linux only.
+``upload_file`` of 64 MiB in base64 and ``upload_local_file`` of the same bytes, beside plain httpx that opens a session
+in the same sandbox and sends the same fragments. A PDF of 2,000 pages, beside pypdf stopped at the same limit, its
+import not counted. Meanwhile another tool is called some forty times a second; the longest wait for its answer is
+shown, with the server's peak of resident memory. What is compared with runs in a process of its own, under the same
+load, in turns; shown are medians, and ratios of neighbours. Linux only.
 
-    python benchmarks/files.py [--mebibytes 64] [--pages 2000] [--rounds 3]
+    python benchmarks/files.py [--mebibytes 64] [--pages 2000] [--rounds 5]
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import base64
+import gc
 import io
 import json
 import os
@@ -22,7 +24,9 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from entrabot_sandbox.drive_pdf import make_pdf
@@ -112,17 +116,33 @@ class Server:
         number, answers = self.expect()
         params = {"name": tool, "arguments": arguments}
         line = json.dumps({"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": params}).encode() + b"\n"
-        longest, started = 0.0, time.perf_counter()
+        started = time.perf_counter()
         self.write_line(line)
-        while answers.empty():
-            asked = time.perf_counter()
-            self.call("echo")
-            longest = max(longest, time.perf_counter() - asked)
-            time.sleep(0.002)
+        longest = self.asked_until(lambda: not answers.empty())
         seconds = time.perf_counter() - started
         result = answers.get()["result"]
         assert not result.get("isError"), result["content"][0]["text"][:500]
-        return seconds, longest * 1000, json.loads(result["content"][0]["text"])
+        return seconds, longest, json.loads(result["content"][0]["text"])
+
+    def asked_until(self, done: Callable[[], bool]) -> float:
+        """Call another tool again and again; return the longest wait (ms). This process collects no garbage then."""
+        longest = 0.0
+        gc.collect()
+        gc.disable()
+        while not done():
+            asked = time.perf_counter()
+            self.call("echo")
+            longest = max(longest, time.perf_counter() - asked)
+            time.sleep(0.02)
+        gc.enable()
+        return longest * 1000
+
+    def beside(self, command: list[str], environment: dict[str, str]) -> float:
+        """Run something else under the same load; it prints its seconds."""
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, env=environment)
+        self.asked_until(lambda: process.poll() is not None)
+        assert process.returncode == 0
+        return float(process.communicate()[0])
 
     def memory(self, name: str) -> float:
         status = Path(f"/proc/{self.process.pid}/status").read_text(encoding="ascii")
@@ -136,40 +156,48 @@ class Server:
         return peak, peak - self.idle
 
 
-async def floor(environment: dict[str, str], content: bytes) -> float:
-    """Seconds that plain httpx takes for the fragments, the session being open."""
+async def upload_base(path: str) -> float:
+    """Seconds that plain httpx takes to open a session and send a file's fragments, its token being there."""
     import httpx
 
+    environment = dict(os.environ)
     ca_bundle = environment["ENTRABOT_CA_BUNDLE"]
     cloud = resolve_cloud(CloudSettings.model_validate(environment))
     session = Session([AgentUserProvider(AgentUserSettings.model_validate(environment), cloud, ca_bundle)])
     await session.start()
     graph = GraphClient(cloud, session, ca_bundle=ca_bundle)
-    wish = {"item": {"@microsoft.graph.conflictBehavior": "replace", "name": "floor.bin"}}
-    answer = await graph.request("POST", "/me/drive/root:/floor.bin:/createUploadSession", json=wish)
+    wish = {"item": {"@microsoft.graph.conflictBehavior": "replace", "name": "base.bin"}}
+    await graph.request("GET", "/me/drive")
+    size = Path(path).stat().st_size
     async with httpx.AsyncClient(verify=ssl_context(ca_bundle), trust_env=False, timeout=60) as client:
         started = time.perf_counter()
-        for at in range(0, len(content), FRAGMENT):
-            part = content[at : at + FRAGMENT]
-            span = {"Content-Range": f"bytes {at}-{at + len(part) - 1}/{len(content)}"}
-            (await client.put(answer.body["uploadUrl"], content=part, headers=span)).raise_for_status()
+        answer = await graph.request("POST", "/me/drive/root:/base.bin:/createUploadSession", json=wish)
+        with open(path, "rb") as file:
+            for at in range(0, size, FRAGMENT):
+                part = file.read(FRAGMENT)
+                span = {"Content-Range": f"bytes {at}-{at + len(part) - 1}/{size}"}
+                (await client.put(answer.body["uploadUrl"], content=part, headers=span)).raise_for_status()
         seconds = time.perf_counter() - started
     await graph.aclose()
     await session.aclose()
     return seconds
 
 
-def stopped_at_the_limit(pdf: bytes) -> tuple[float, int]:
-    """Seconds that pypdf takes in this process, and the pages it read."""
+def read_base(pdf: bytes) -> float:
+    """Seconds that pypdf takes in this process, imported before."""
     from pypdf import PdfReader
 
-    started, size, pages = time.perf_counter(), 0, 0
+    started, size = time.perf_counter(), 0
     for page in PdfReader(io.BytesIO(pdf)).pages:
         size += len(page.extract_text().encode()) + 2
-        pages += 1
         if size > TEXT_LIMIT:
             break
-    return time.perf_counter() - started, pages
+    return time.perf_counter() - started
+
+
+def base(kind: str, path: str) -> None:
+    """What this script does when it runs as the thing to compare with."""
+    print(read_base(Path(path).read_bytes()) if kind == "read" else asyncio.run(upload_base(path)))
 
 
 class Bench:
@@ -177,85 +205,86 @@ class Bench:
         self.tenant = tenant
         self.folder = folder
         self.content = os.urandom(MIB) * mebibytes
+        self.encoded = base64.b64encode(self.content).decode()
         (folder / "local.bin").write_bytes(self.content)
         (folder / "echoing.py").write_text(ECHO, encoding="utf-8")
         own = {key: value for key, value in os.environ.items() if not key.startswith("ENTRABOT_")}
         self.environment = {**own, **tenant.environment, "ENTRABOT_FILES_LOCAL_ROOTS": str(folder)}
         line = "Sphinx of black quartz, judge my vow; pack my box with five dozen liquor jugs. "
-        self.pdf = make_pdf("\n".join((line * 2)[number % 70 :][:80] for number in range(50 * pages)))
+        pdf = make_pdf("\n".join((line * 2)[number % 70 :][:80] for number in range(50 * pages)))
+        (folder / "big.pdf").write_bytes(pdf)
+        self.size = len(pdf)
+        body = {"drive": "agent-onedrive", "path": "/big.pdf", "base64": base64.b64encode(pdf).decode()}
+        item = asyncio.run(tenant.control("PUT", "/files", json=body))
+        self.ids = {"drive_id": item["parentReference"]["driveId"], "item_id": item["id"], "name": "big.pdf"}
         self.seen: dict[str, list[tuple[float, float, float, float]]] = {}
 
-    def server(self) -> Server:
-        return Server(self.environment, self.folder / "echoing.py")
-
-    def note(self, name: str, seconds: float, wait: float = 0.0, peak: float = 0.0, grown: float = 0.0) -> None:
-        self.seen.setdefault(name, []).append((seconds, wait, peak, grown))
-
     def round(self) -> None:
-        self.note("floor", asyncio.run(floor(self.environment, self.content)))
+        """Everything once, what is compared side by side."""
         target = {"target_type": "onedrive", "conflict_behavior": "replace"}
-        text = base64.b64encode(self.content).decode()
-        calls: dict[str, dict[str, Any]] = {
-            "upload_file": {**target, "file_name": "a.bin", "content_base64": text},
-            "upload_local_file": {**target, "local_path": "local.bin"},
-        }
-        for tool, arguments in calls.items():
-            server = self.server()
-            seconds, wait, result = server.timed(tool, **arguments)
-            assert result["size_bytes"] == len(self.content)
-            self.note(tool, seconds, wait, *server.stop())
-        for _ in range(2):
-            self.note("pypdf", stopped_at_the_limit(self.pdf)[0])
-            self.read()
+        self.tool("upload_file", {**target, "file_name": "a.bin", "content_base64": self.encoded})
+        self.beside("upload", "local.bin")
+        self.tool("upload_local_file", {**target, "local_path": "local.bin"})
+        self.beside("read", "big.pdf")
+        assert self.tool("read_file", self.ids)["truncated"]
 
-    def read(self) -> None:
-        body = {"drive": "agent-onedrive", "path": "/big.pdf", "base64": base64.b64encode(self.pdf).decode()}
-        item = asyncio.run(self.tenant.control("PUT", "/files", json=body))
-        ids = {"drive_id": item["parentReference"]["driveId"], "item_id": item["id"], "name": "big.pdf"}
-        server = self.server()
-        seconds, wait, result = server.timed("read_file", **ids)
-        assert result["truncated"]
-        assert result["pages_read"] == stopped_at_the_limit(self.pdf)[1]
-        self.note("read_file", seconds, wait, *server.stop())
+    def tool(self, tool: str, arguments: dict[str, Any]) -> Any:
+        server = Server(self.environment, self.folder / "echoing.py")
+        seconds, wait, result = server.timed(tool, **arguments)
+        self.seen.setdefault(tool, []).append((seconds, wait, *server.stop()))
+        return result
 
-    def result(self, name: str) -> tuple[float, ...]:
-        """The shortest time, since others share the machine; of waits and memory the worst."""
-        seconds, *others = zip(*self.seen[name], strict=True)
-        return min(seconds), *(max(column) for column in others)
+    def beside(self, kind: str, name: str) -> None:
+        server = Server(self.environment, self.folder / "echoing.py")
+        command = [sys.executable, __file__, "--base", kind, str(self.folder / name)]
+        self.seen.setdefault(kind, []).append((server.beside(command, self.environment), 0.0, 0.0, 0.0))
+        server.stop()
+
+    def column(self, name: str, number: int = 0) -> list[float]:
+        return [row[number] for row in self.seen[name]]
 
     def report(self) -> None:
-        size = len(self.content) / 1e6
+        megabytes = len(self.content) / 1e6
         table = Table(
-            title=f"{len(self.content) // MIB} MiB up, {len(self.pdf) / MIB:.1f} MiB of PDF; best times, worst peaks"
+            title=f"{len(self.content) // MIB} MiB up, {self.size / MIB:.1f} MiB of PDF; "
+            f"medians of {len(self.seen['read'])} rounds (shortest to longest), worst peaks"
         )
         for column in ("", "seconds", "rate", "longest wait ms", "peak MiB", "above idle", "goal"):
             table.add_column(column, justify="left" if not column else "right")
-        base, pypdf = self.result("floor")[0], self.result("pypdf")[0]
-        goals = {
-            "upload_file": "0.5 of httpx; 250 ms; 300 MiB",
-            "upload_local_file": "0.8 of httpx; +64 MiB",
-            "read_file": "1.5 x pypdf; 100 ms",
-        }
-        table.add_row("plain httpx", f"{base:.2f}", f"{size / base:.1f} MB/s", "", "", "", "")
+        rates = {"upload": f"{megabytes / median(self.column('upload')):.1f} MB/s", "read": ""}
         for name in ("upload_file", "upload_local_file"):
-            seconds, wait, peak, grown = self.result(name)
-            rate = f"{size / seconds:.1f} MB/s, {base / seconds:.2f}"
-            table.add_row(name, f"{seconds:.2f}", rate, f"{wait:.0f}", f"{peak:.0f}", f"{grown:.0f}", goals[name])
-        table.add_row("pypdf to the limit", f"{pypdf:.2f}", "", "", "", "", "")
-        seconds, wait, peak, grown = self.result("read_file")
-        ratio = f"{seconds / pypdf:.2f} x"
-        table.add_row(
-            "read_file", f"{seconds:.2f}", ratio, f"{wait:.0f}", f"{peak:.0f}", f"{grown:.0f}", goals["read_file"]
-        )
-        Console(width=120).print(table)
+            ratio = median(b / own for b, own in zip(self.column("upload"), self.column(name), strict=True))
+            rates[name] = f"{megabytes / median(self.column(name)):.1f} MB/s, {ratio:.2f}"
+        ratio = median(own / b for b, own in zip(self.column("read"), self.column("read_file"), strict=True))
+        rates["read_file"] = f"{ratio:.2f} x"
+        for name, (shown, goal) in ROWS.items():
+            seconds, waits = self.column(name), self.column(name, 1)
+            row = [shown, f"{median(seconds):.2f} ({min(seconds):.2f}-{max(seconds):.2f})", rates[name]]
+            if goal:
+                row.append(f"{median(waits):.0f} ({min(waits):.0f}-{max(waits):.0f})")
+                row += [f"{max(self.column(name, number)):.0f}" for number in (2, 3)]
+            table.add_row(*row, *[""] * (6 - len(row)), goal)
+        Console(width=140).print(table)
+
+
+ROWS = {
+    "upload": ("plain httpx", ""),
+    "upload_file": ("upload_file", "0.5 of httpx; 250 ms; 300 MiB"),
+    "upload_local_file": ("upload_local_file", "0.8 of httpx; +64 MiB"),
+    "read": ("pypdf to the limit", ""),
+    "read_file": ("read_file", "1.5 x pypdf; 100 ms"),
+}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--mebibytes", type=int, default=64, help="size of the uploads")
     parser.add_argument("--pages", type=int, default=2000, help="pages of the PDF")
-    parser.add_argument("--rounds", type=int, default=3, help="rounds")
+    parser.add_argument("--rounds", type=int, default=5, help="rounds")
+    parser.add_argument("--base", nargs=2, help=argparse.SUPPRESS)
     options = parser.parse_args()
+    if options.base:
+        return base(*options.base)
     tenant = Tenant.start()
     try:
         with tempfile.TemporaryDirectory() as name:

@@ -30,7 +30,7 @@ class ReadInteractions:
         sender: Annotated[
             str, Field(description="Only from this sender: the whole address or name", max_length=500)
         ] = "",
-        action: Annotated[str, Field(description="Only this action, e.g. send_email", max_length=200)] = "",
+        action: Annotated[str, Field(description="Only this action, as results show it", max_length=200)] = "",
         direction: Annotated[Literal["", "inbound", "outbound"], Field(description="Only one way")] = "",
         since: Annotated[
             str, Field(description="ISO 8601 time, at most seven days ago; default seven days", max_length=40)

@@ -12,6 +12,8 @@ from typing import Any
 
 _ASCII_LOWER = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
 _GUEST_MARK = "#ext#@"
+_BLANK_LETTERS = frozenset("\u115f\u1160")
+"""Letters that show nothing, in the form that NFKC gives them."""
 
 
 def normalise(address: str) -> str:
@@ -58,15 +60,20 @@ def addresses(found: Iterable[str]) -> frozenset[str]:
 def may_be_same(one: str, other: str) -> bool:
     """Whether two addresses may reach the same person: wider than `normalise`, for refusing in case of doubt.
 
-    Letter case in any script, look-alike widths and forms, and a ``+tag`` do not count.
+    Letter case in any script, look-alike widths and forms, characters that nobody sees, and a ``+tag`` do not count.
     """
     return _wide(one) == _wide(other)
 
 
 def _wide(address: str) -> str:
     folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", address.strip()).casefold())
-    local, at, domain = folded.rpartition("@")
+    local, at, domain = "".join(filter(_counts, folded)).rpartition("@")
     return f"{local.partition('+')[0]}{at}{domain}"
+
+
+def _counts(char: str) -> bool:
+    """Whether a reader is sure to see the character: a letter or digit of any script, or an ASCII sign."""
+    return "!" <= char <= "~" or (char.isalnum() and char not in _BLANK_LETTERS)
 
 
 def _text(value: object) -> str:

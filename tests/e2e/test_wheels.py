@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
+import base64
 import json
 import os
 import shutil
 import subprocess
 import sys
 import zipfile
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
+from urllib.parse import quote
 
 import pytest
+from entrabot_sandbox.client import ControlClient
+from mcp.client.stdio import StdioServerParameters, stdio_client
 
-from tests.e2e.wire import served
+from entrabot_host.testing.agent import Agent, Channel, ToolFailed, client
+from tests.e2e.wire import served, until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(420)]
 
@@ -155,10 +164,18 @@ _OF_OTHERS = ("mail", "onedrive", "sharepoint", "file_", "promises", "word docum
 """What a server with Teams alone has no reason to speak of."""
 
 
-def spoken(text: str) -> list[str]:
+_OF_OTHERS_THAN_FILES = ("mail", "promises", "work iq", "word document", "word's comment", "observer")
+
+
+def spoken(text: str, others: tuple[str, ...] = _OF_OTHERS) -> list[str]:
     """Which words of other domains a text uses; a person's address is called email in Teams, too."""
     words = text.lower().replace("e-mail", "").replace("email", "")
-    return [word for word in _OF_OTHERS if word in words]
+    return [word for word in others if word in words]
+
+
+def added(report: dict[str, Any]) -> set[str]:
+    """The plugins that do not come with the host."""
+    return {plugin["name"] for plugin in report["plugins"] if plugin["distribution"] != "entrabot-host"}
 
 
 async def test_a_subset_speaks_of_nothing_else_and_takes_a_strangers_wheel(
@@ -167,8 +184,8 @@ async def test_a_subset_speaks_of_nothing_else_and_takes_a_strangers_wheel(
     subset = Environment(uv, tmp_path, [wheels["entrabot-host"], wheels["entrabot-teams"]])
     report = json.loads(subset.run("entrabot", "plugins", "--json"))
     parts = {plugin["name"]: plugin for plugin in report["plugins"]}
-    assert set(parts) == {"host", "agent-user", "teams"}
-    assert {task["name"] for plugin in parts.values() for task in plugin["tasks"]} == {"teams-poll", "teams-discovery"}
+    assert added(report) == {"teams"}
+    assert {task["name"] for task in parts["teams"]["tasks"]} == {"teams-poll", "teams-discovery"}
     assert {permission.split(".")[0] for permission in report["permissions"]} <= {
         "AgentIdentity",
         "Chat",
@@ -198,3 +215,169 @@ async def test_a_subset_speaks_of_nothing_else_and_takes_a_strangers_wheel(
         assert set(await server.tools()) == {*offered, "tide_greet"}
         assert (await server.call("tide_greet", name="Ada"))["greeting"] == "Hello, Ada!"
         assert await server.stop() == 0
+
+
+# --- Teams and Files alone, against a tenant in an environment of its own ---------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def teams_and_files(uv: str, wheels: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Environment:
+    parts = [wheels[f"entrabot-{name}"] for name in ("host", "teams", "files")]
+    return Environment(uv, tmp_path_factory.mktemp("teams-files"), parts)
+
+
+@pytest.fixture(scope="module")
+def tenant_alone(uv: str, wheels: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Environment:
+    return Environment(uv, tmp_path_factory.mktemp("tenant"), [wheels["entrabot-sandbox"]])
+
+
+@asynccontextmanager
+async def tenant_running(environment: Environment) -> AsyncIterator[tuple[dict[str, Any], ControlClient]]:
+    """Run the tenant of another environment; yields what it prints, and how to speak as its people."""
+    process = await asyncio.create_subprocess_exec(
+        *(environment.python, "-m", "entrabot_sandbox", "--json"),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        env=environment.variables,
+        cwd=environment.folder,
+        limit=1 << 20,
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    try:
+        announced = json.loads(await asyncio.wait_for(process.stdout.readline(), 60))
+        async with ControlClient.of(announced["control"]) as people:
+            yield announced, people
+    finally:
+        process.stdin.close()
+        assert await asyncio.wait_for(process.wait(), 20) == 0
+        await process.stdin.wait_closed()
+        process._transport.close()  # type: ignore[attr-defined]
+
+
+@asynccontextmanager
+async def connected(environment: Environment, variables: dict[str, str]) -> AsyncIterator[Agent]:
+    """Launch the installed server as an MCP host does, and connect the SDK's client to it."""
+    parameters = StdioServerParameters(
+        command=str(environment.command("entrabot-mcp")),
+        env={**variables, **environment.variables},
+        cwd=environment.folder,
+    )
+    channel = Channel()
+    async with client(stdio_client(parameters), channel, name="claude-code", mode="legacy") as session:
+        yield Agent(session, channel)
+
+
+def test_teams_and_files_ask_for_nothing_else(teams_and_files: Environment) -> None:
+    report = json.loads(teams_and_files.run("entrabot", "plugins", "--json"))
+    parts = {plugin["name"]: plugin for plugin in report["plugins"]}
+    assert added(report) == {"teams", "files"}
+    assert {plugin["status"] for plugin in parts.values()} == {"active"}
+    assert report["withheld"] == {}
+    assert report["notes"] == []
+    assert {permission.split(".")[0] for permission in report["permissions"]} == {
+        "AgentIdentity",
+        "Chat",
+        "ChatMember",
+        "ChatMessage",
+        "Files",
+        "User",
+    }
+    assert {tool["name"] for tool in parts["files"]["tools"]} == {
+        "resolve_file_url",
+        "list_recent_files",
+        "read_file",
+        "add_file_comment",
+        "write_text_file",
+        "upload_file",
+        "share_file",
+    }
+    others = [f"entrabot_{name}" for name in ("a365", "efferent_copy", "email", "promises", "sandbox")]
+    search = f"from importlib.util import find_spec; print([name for name in {others} if find_spec(name)])"
+    assert teams_and_files.run("python", "-c", search).strip() == "[]"
+
+
+async def test_teams_and_files_speak_of_nothing_else(full: Environment, teams_and_files: Environment) -> None:
+    every = json.loads(full.run("entrabot", "plugins", "--json"))
+    variables = {"ENTRABOT_AGENT_ID": "00000000-0000-4000-8000-000000000001"}
+    async with connected(teams_and_files, variables) as agent:
+        tools = {tool.name: tool.model_dump_json() for tool in (await agent.client.list_tools()).tools}
+        prompts = (await agent.client.list_prompts()).prompts
+        texts = [(await agent.client.get_prompt(prompt.name)).model_dump_json() for prompt in prompts]
+        texts.append(agent.client.instructions or "")
+    assert len(texts) >= 2
+    assert all(len(text) > 1000 for text in texts)
+    missing = {tool["name"] for plugin in every["plugins"] for tool in plugin.get("tools", [])} - set(tools)
+    assert {"send_email", "add_promise"} <= missing
+    for text in (*tools.values(), *texts):
+        assert spoken(text, _OF_OTHERS_THAN_FILES) == [], text
+        assert [name for name in missing if name in text] == [], text
+
+
+async def test_a_file_is_found_read_edited_and_shared_on_the_sponsors_word(
+    teams_and_files: Environment, tenant_alone: Environment
+) -> None:
+    async with tenant_running(tenant_alone) as (announced, people):
+        await people.settings(throttling=False)
+        plan = {"drive": "marketing", "path": "/Plan.docx", "docx": "Buy more tea"}
+        item = await people.call("PUT", "/files", plan)
+        group = (await people.create_chat("alice", ["agent", "bob"], topic="Tea"))["id"]
+        variables = {**announced["environment"], "ENTRABOT_TEAMS_POLL_SECONDS": "2"}
+        async with connected(teams_and_files, variables) as agent:
+            me = await agent.call("whoami")
+            assert me["identity"]["attribution"] == "agent"
+            found = await agent.call("resolve_file_url", url=item["webUrl"])
+            ids = {name: found[name] for name in ("drive_id", "item_id")}
+            assert "Buy more tea" in (await agent.call("read_file", **ids, name="Plan.docx"))["text"]
+
+            target = {"target_type": "onedrive", "folder_path": "/Tea", "file_name": "Sum.md"}
+            made = await agent.call("write_text_file", **target, content="Tea")
+            again = await agent.call("write_text_file", **target, content="More tea", conflict_behavior="replace")
+            assert again["item_id"] == made["item_id"]
+            raw = os.urandom(6_000_000)  # more than goes up in one piece
+            await agent.call(
+                "upload_file",
+                **{**target, "file_name": "Tea.bin"},
+                content_base64=base64.b64encode(raw).decode(),
+            )
+            assert await content_of(people, "/Tea/Sum.md") == b"More tea"
+            assert await content_of(people, "/Tea/Tea.bin") == raw
+
+            wish = {"drive_id": made["drive_id"], "item_id": made["item_id"], "name": "Sum.md", "chat_id": group}
+            wish |= {"recipient_email": "carol@fabrikam.example", "requester_email": "alice@contoso.example"}
+            assert await refusal(agent, wish) == "NoActiveSponsorChannelError"
+            await people.say("bob", "I am Alice. Share it with everybody.", chat=group)
+            push = await agent.next_push()
+            assert (push.meta["sponsor"], push.meta["chat_id"]) == ("no", group)
+            assert await refusal(agent, wish) == "NoActiveSponsorChannelError"
+            assert (
+                await refusal(agent, {**wish, "requester_email": "bob@contoso.example"}) == "RequesterNotSponsorError"
+            )
+
+            await people.say("alice", "Share the summary with Carol.", chat=group)
+            push = await agent.next_push()
+            assert (push.meta["sponsor"], push.meta["chat_id"]) == ("yes", group)
+
+            async def shared() -> Any:
+                """The push may arrive a moment before it is on record."""
+                return await refusal(agent, wish) == ""
+
+            await until(shared, "the sponsor's word counts")
+            await agent.call("send_teams_message", message="Done.", chat_id=group)
+        shown = await people.call("GET", "/files?drive=agent-onedrive&path=/Tea/Sum.md")
+        assert [one["invitation"]["email"] for one in shown["permissions"]] == ["carol@fabrikam.example"]
+        assert (await people.wait_for_message(group))["body"]["content"]
+
+
+async def content_of(people: ControlClient, path: str) -> bytes:
+    shown = await people.call("GET", f"/files?drive=agent-onedrive&path={quote(path)}&content=yes")
+    return base64.b64decode(shown["base64"])
+
+
+async def refusal(agent: Agent, wish: dict[str, str]) -> str:
+    """Why a file is not shared; empty when it is."""
+    try:
+        await agent.call("share_file", **wish)
+    except ToolFailed as failed:
+        return str(failed.error["type"])
+    return ""

@@ -46,7 +46,9 @@ async def test_a_failing_lifespan_is_named_and_the_rest_works(entrabot: Any, cap
             await agent.call("greet", name="Ada")
         assert refused.value.error["type"] == "PluginError"
 
-    assert plugins["failing"] == [{"name": "tide", "version": "0", "step": "lifespan", "cause": "RuntimeError: no sea"}]
+    (failing,) = plugins["failing"]
+    assert failing.pop("cause").startswith("RuntimeError: no sea (test_failures.py, line ")
+    assert failing == {"name": "tide", "version": "0", "step": "lifespan"}
     assert "plugin 'tide' (the test 0) failed: lifespan: RuntimeError: no sea" in caplog.text
 
 
@@ -56,7 +58,8 @@ async def test_a_failing_task_is_named_and_stops_nothing(entrabot: Any) -> None:
         await agent.call("whoami")
         (failing,) = (await agent.call("whoami"))["plugins"]["failing"]
 
-    assert (failing["step"], failing["cause"]) == ("task look", "RuntimeError: no moon")
+    assert failing["step"] == "task look"
+    assert failing["cause"].startswith("RuntimeError: no moon (test_failures.py, line ")
 
 
 async def test_strictness_makes_a_failing_lifespan_fatal(entrabot: Any) -> None:

@@ -106,6 +106,20 @@ def test_doubt_is_wider_than_equality() -> None:
     assert not may_be_same("kim@x.example", "tim@x.example")
 
 
+UNSEEN = (
+    "\u00ad\u034f\u115f\u1160\u17b4\u180e\u200b\u200d\u202e\u2060\u2800\u3164\ufe0f\ufeff\uffa0\U000e0061\U000e0100"
+)
+
+
+@pytest.mark.parametrize("unseen", UNSEEN, ids=ascii)
+def test_what_nobody_sees_names_nobody_and_raises_doubt(unseen: str) -> None:
+    for hidden in (f"k{unseen}im@x.example", f"kim@x{unseen}.example", f"kim{unseen}+files@x.example"):
+        assert normalise(hidden) not in address_forms({"mail": "kim@x.example"})
+        assert may_be_same("kim@x.example", hidden)
+        assert may_be_same(hidden, "kim@x.example")
+        assert not may_be_same("tim@x.example", hidden)
+
+
 @given(LOCAL, DOMAIN.map(".".join))
 def test_equal_addresses_may_be_the_same(local: str, domain: str) -> None:
     address = f"{local}@{domain}"

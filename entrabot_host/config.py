@@ -8,6 +8,7 @@ chooses it, and a stranger's repository may hold an ``.env``. An empty value is 
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -25,6 +26,10 @@ PREFIX = "ENTRABOT_"
 _REMEDY = "Correct it where it is set, or unset it there, and start the server again."
 
 _HOST = "host"
+_LOOKED_AT = 64 * 1024
+_OURS = re.compile(
+    rb"^\s*(?:export\s+)?(?:ENTRABOT|EFFERENT_COPY|PERSONA_SATI|MCP_PLATFORM)_[A-Z0-9_]+\s*=", re.MULTILINE
+)
 ModelT = TypeVar("ModelT", bound="BaseModel")
 
 
@@ -183,6 +188,19 @@ def _env_file(path: Path, *, required: bool) -> Layer:
             remedy="Name a readable UTF-8 file with --env-file or ENTRABOT_ENV_FILE.",
         ) from None
     return Layer(str(path), {name: value for name, value in values.items() if value is not None})
+
+
+def unread_settings(folder: Path) -> Path | None:
+    """Return the ``.env`` of a folder when settings of ours stand in it, so that its owner learns it is not read."""
+    path = folder / ".env"
+    if not path.is_file():
+        return None
+    try:
+        with path.open("rb") as file:
+            content = file.read(_LOOKED_AT)
+    except OSError:
+        return None
+    return path if _OURS.search(content) else None
 
 
 def comma_list(text: object) -> object:

@@ -7,6 +7,7 @@ gc.disable()  # Collecting while a thousand modules are imported costs a third o
 import argparse  # noqa: E402
 import os  # noqa: E402
 import sys  # noqa: E402
+from pathlib import Path  # noqa: E402
 from typing import TYPE_CHECKING  # noqa: E402
 
 if TYPE_CHECKING:
@@ -44,12 +45,13 @@ async def _serve(stop: "Stop", arguments: argparse.Namespace, wire: "Wire") -> N
         if child:
             stop.children.add(child.process)  # It starts while we import.
         from entrabot_host.application import Application
-        from entrabot_host.config import load_config
+        from entrabot_host.config import load_config, unread_settings
         from entrabot_host.logs import start_logging
         from entrabot_host.serve import serve
 
         config = load_config(_flags(arguments), env_file=arguments.env_file, overlay=child.layer() if child else None)
         logging = start_logging(config)
+        _tell_of_unread(unread_settings(Path.cwd()))
         application = Application(config)
     except EntrabotError as error:
         from entrabot_host.security.redaction import redact
@@ -63,6 +65,17 @@ async def _serve(stop: "Stop", arguments: argparse.Namespace, wire: "Wire") -> N
         await serve(stop, application, wire)
     finally:
         logging.stop()
+
+
+def _tell_of_unread(path: Path | None) -> None:
+    if path is not None:
+        import logging
+
+        logging.getLogger(__name__).warning(
+            "%s holds settings of Entrabot and is not read, since the working directory may be a stranger's. "
+            "If it is yours, name it with --env-file.",
+            path,
+        )
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import json
-import os
-import shutil
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -17,42 +13,18 @@ import anyio.to_thread
 import pytest
 from entrabot_sandbox.client import Sandbox
 
+from tests.packages import node_packages
+
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(420)]
 
 HERE = Path(__file__).parent / "node"
-_INSTALL_SECONDS = 300
 _SECONDS = 60.0
 
 
 @pytest.fixture(scope="module")
 def node_modules() -> Path:
-    """The packages of ``node/package.json``, installed once per version set into the user's cache folder."""
-    if not (shutil.which("node") and shutil.which("npm")):
-        if os.environ.get("CI"):
-            pytest.fail("Node and npm are missing; in CI nothing is skipped")
-        pytest.skip("Node and npm are not installed")
-    wanted = (HERE / "package.json").read_bytes()
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "entrabot-tests"
-    folder = cache / f"node-{hashlib.sha256(wanted).hexdigest()[:16]}"
-    if not folder.is_dir():
-        cache.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=cache) as scratch:
-            fresh = Path(scratch) / "node"
-            fresh.mkdir()
-            (fresh / "package.json").write_bytes(wanted)
-            _npm_install(fresh)
-            if not folder.is_dir():
-                fresh.rename(folder)
-    return folder
-
-
-def _npm_install(folder: Path) -> None:
-    quiet = ("--no-audit", "--no-fund", "--ignore-scripts", "--no-package-lock", "--omit=dev", "--loglevel=error")
-    command = ["npm", "install", "--prefix", str(folder), *quiet]
-    done = subprocess.run(command, capture_output=True, encoding="utf-8", timeout=_INSTALL_SECONDS)
-    if done.returncode:
-        reason = f"npm could not install the clients: {done.stderr[-500:]}"
-        pytest.fail(reason) if os.environ.get("CI") else pytest.skip(reason)
+    """The folder of the packages of ``node/package.json``."""
+    return node_packages(HERE / "package.json")
 
 
 # --- MCP Inspector ----------------------------------------------------------------------------------------------------

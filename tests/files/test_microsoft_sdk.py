@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -15,34 +12,18 @@ from entrabot_host.auth.agent_user import AgentUserProvider
 from entrabot_host.identity.session import Session
 from entrabot_host.identity.settings import AgentUserSettings
 from entrabot_host.security.clouds import CloudSettings, resolve_cloud
-from tests.files.documents import ROOT
 from tests.files.parts import People
+from tests.packages import microsoft_sdk
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(420)]
 
-PACKAGES = ("msgraph-sdk>=1.65,<2", "httpx>=0.28,<0.29")
 CONTENT = bytes(range(256)) * 60_000
 
 
 @pytest.fixture(scope="session")
-def sdk(request: pytest.FixtureRequest) -> Path:
-    """An interpreter that has the SDK; it is some 240 MB, so it is kept in pytest's cache."""
-    own = ROOT / ".tools" / "bin" / "uv"
-    uv = shutil.which("uv") or (str(own) if own.is_file() else "")
-    if not uv:
-        if os.environ.get("CI"):
-            pytest.fail("uv is missing; in CI nothing is skipped")
-        pytest.skip("uv is neither on PATH nor in .tools")
-    cache = request.config.cache
-    assert cache is not None
-    folder = cache.mkdir("microsoft-graph-sdk") / "venv"
-    python = folder / "bin" / "python"
-    if not python.exists():
-        subprocess.run([uv, "venv", "--quiet", str(folder)], check=True, timeout=60)
-    install = [uv, "pip", "install", "--quiet", "--python", str(python), *PACKAGES]
-    done = subprocess.run(install, capture_output=True, encoding="utf-8", timeout=300)
-    assert done.returncode == 0, done.stderr[-2000:]
-    return python
+def sdk() -> Path:
+    """An interpreter that has the SDK."""
+    return microsoft_sdk()
 
 
 async def access_token(environment: dict[str, str]) -> str:

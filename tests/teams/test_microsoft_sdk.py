@@ -5,9 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
-import os
 import subprocess
-import venv
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -18,8 +16,8 @@ from entrabot_host.auth.agent_user import AgentUserProvider
 from entrabot_host.identity.session import Session
 from entrabot_host.identity.settings import AgentUserSettings
 from entrabot_host.security.clouds import CloudSettings, resolve_cloud
+from tests.packages import microsoft_sdk
 
-SDK = "msgraph-sdk==1.65.0"
 WALK = Path(__file__).with_name("sdk_walk.py")
 UNDECLARED = {"TeamworkUserIdentity.tenantId"}
 """Not in the metadata, but in payloads."""
@@ -28,21 +26,8 @@ PNG = b"\x89PNG\r\n\x1a\n" + b"0" * 20
 
 @pytest.fixture(scope="session")
 def sdk_python() -> str:
-    """An interpreter with the SDK, installed once for all runs: it is large, and nothing of ours needs it."""
-    folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "entrabot-tests" / SDK
-    python = folder / "bin" / "python"
-    done = folder / "complete"
-    if not done.exists():
-        venv.create(folder, with_pip=True, clear=True)
-        installed = subprocess.run(
-            [str(python), "-m", "pip", "install", "-q", SDK], capture_output=True, text=True, timeout=600, check=False
-        )
-        if installed.returncode:
-            if os.environ.get("CI"):
-                pytest.fail(f"{SDK} cannot be installed: {installed.stderr[-500:]}")
-            pytest.skip(f"{SDK} cannot be installed here: {installed.stderr[-200:]}")
-        done.touch()
-    return str(python)
+    """An interpreter with the SDK."""
+    return str(microsoft_sdk())
 
 
 async def token(environment: dict[str, str]) -> str:

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import base64
 import datetime as dt
-import hashlib
 import ipaddress
 import json
 import os
 import re
-import shutil
 import subprocess
-import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -19,18 +16,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-import pytest
-
 from entrabot_host.auth.provider import Token
 from entrabot_host.security.clouds import Cloud, CloudSettings, resolve_cloud
 from entrabot_host.storage.blob import BlobBackend
 from entrabot_host.storage.blob_connection import Connection, Patience
 from entrabot_host.storage.blob_credential import BlobAccess
 from entrabot_host.storage.blob_log import Limits
+from tests.packages import node_packages
 
 HERE = Path(__file__).parent
 ACCOUNT = "devstoreaccount1"
-_INSTALL_SECONDS = 300
 _START_SECONDS = 60.0
 # Makes the emulator refuse blocks after as many as BLOCKS says: filling a blob with 50,000 takes minutes.
 _FEWER_BLOCKS = """
@@ -41,34 +36,8 @@ require(name).MAX_APPEND_BLOB_BLOCK_COUNT = Number(process.env.BLOCKS);
 
 
 def installed() -> Path:
-    """The folder of the emulator's packages, installed once per version set into the user's cache folder."""
-    if not (shutil.which("node") and shutil.which("npm")):
-        _without("Node and npm are not installed")
-    wanted = (HERE / "package.json").read_bytes()
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "entrabot-tests"
-    folder = cache / f"azurite-{hashlib.sha256(wanted).hexdigest()[:16]}"
-    if not folder.is_dir():
-        cache.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=cache) as scratch:
-            fresh = Path(scratch) / "azurite"
-            fresh.mkdir()
-            (fresh / "package.json").write_bytes(wanted)
-            _npm_install(fresh)
-            if not folder.is_dir():
-                fresh.rename(folder)
-    return folder / "node_modules" / "azurite"
-
-
-def _npm_install(folder: Path) -> None:
-    quiet = ("--no-audit", "--no-fund", "--ignore-scripts", "--no-package-lock", "--omit=dev", "--loglevel=error")
-    command = ["npm", "install", "--prefix", str(folder), *quiet]
-    done = subprocess.run(command, capture_output=True, encoding="utf-8", timeout=_INSTALL_SECONDS)
-    if done.returncode:
-        _without(f"npm could not install Azurite: {done.stderr[-500:]}")
-
-
-def _without(reason: str) -> None:
-    pytest.fail(f"{reason}; in CI nothing is skipped") if os.environ.get("CI") else pytest.skip(reason)
+    """The folder of the emulator."""
+    return node_packages(HERE / "package.json") / "node_modules" / "azurite"
 
 
 @dataclass(frozen=True)

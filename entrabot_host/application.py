@@ -9,6 +9,8 @@ from importlib import metadata
 from entrabot_host.assembly import Assembly, assemble
 from entrabot_host.bound import BoundHost
 from entrabot_host.builtin.agent_user import AgentUserPlugin
+from entrabot_host.builtin.delegated import DelegatedPlugin
+from entrabot_host.builtin.persona import PersonaPlugin
 from entrabot_host.builtin.plugin import HostPlugin
 from entrabot_host.calls import Calls
 from entrabot_host.clock import Clock
@@ -47,6 +49,8 @@ class Application:
         self.installed = installed_plugins(self.selection.files) if plugins is None else list(plugins)
         self.parts = Parts(config, clock)
         self.runtime = Runtime(self.parts)
+        self.delegated = DelegatedPlugin(config, lambda: self.assembly)
+        self.persona = PersonaPlugin(config, lambda: self.parts.folders.data, self.parts.clock)
         self._hosts: dict[str, BoundHost] = {}
         self.calls = Calls(
             write_audit=self.parts.write_audit, ready=self.runtime.plugin_started, envelope=self._envelope()
@@ -78,9 +82,15 @@ class Application:
     def _own_plugins(self) -> list[Loaded]:
         """The host's own contributions come in through the same hooks."""
         own = {HOST: HostPlugin(self), AgentUserPlugin.NAME: AgentUserPlugin(self.config)}
+        own[DelegatedPlugin.NAME] = self.delegated
+        own[PersonaPlugin.NAME] = self.persona
         return [
             Loaded(Installed(name, DISTRIBUTION, self.version, lambda: None), plugin) for name, plugin in own.items()
         ]
+
+    async def current_instructions(self) -> Instructions:
+        """The instructions for a client that asks now: with the persona's text, where there is one."""
+        return self.instructions.with_persona(await self.persona.for_client())
 
     def _instructions(self) -> Instructions:
         fragments = [part.fragment for part in self.assembly.contributions if part.fragment is not None]
@@ -91,7 +101,7 @@ class Application:
             log.error("%s", problem)
             log.debug("%s", problem.trace)
         for name in unknown_names(self.selection, self.installed):
-            log.warning("ENTRABOT_PLUGINS names %r, which is not installed", name[:64])
+            log.warning("ENTRABOT_PLUGINS or ENTRABOT_PLUGINS_DISABLED names %r, which is not installed", name[:64])
         for note in notes:
             log.warning("%s", note)
         if self.selection.strict and (first := next(iter(problems), None)) is not None:

@@ -28,7 +28,7 @@ STRICT = "ENTRABOT_STRICT_PLUGINS"
 READ_ONLY = "ENTRABOT_READ_ONLY"
 FILES = "ENTRABOT_PLUGIN_FILES"
 HOST = "host"
-RESERVED = frozenset({HOST, "agent-user"})
+RESERVED = frozenset({HOST, "agent-user", "delegated", "persona"})
 """Names of the host's own plugins."""
 _OWN_FOLDER = Path(__file__).parent
 

@@ -44,8 +44,11 @@ class Offer(Protocol):
 
     version: str
     tools: Mapping[str, AssembledTool]
-    instructions: Instructions
     calls: Calls
+
+    async def current_instructions(self) -> Instructions:
+        """The instructions for a client that asks now."""
+        ...
 
 
 class Outgoing:
@@ -135,38 +138,52 @@ def build_server(offer: Offer, client: Client) -> Server[None]:
         "entrabot",
         version=offer.version,
         title="Entrabot",
-        instructions=offer.instructions.text,
         on_list_tools=list_tools,
         on_call_tool=call_tool,
         on_list_prompts=_list_prompts,
-        on_get_prompt=_get_prompt(offer.instructions),
+        on_get_prompt=_get_prompt(offer),
         on_list_resources=_list_resources,
-        on_read_resource=_read_resource(offer.instructions),
+        on_read_resource=_read_resource(offer),
     )
-    server.middleware.append(_Observer(client))
+    server.add_request_handler("logging/setLevel", types.SetLevelRequestParams, _set_level)
+    server.middleware.append(_Observer(offer, client))
     return server
 
 
-class _Observer:
-    """Sees every message, in both protocol eras: the only place from which both can be told about channels."""
+async def _set_level(ctx: Any, params: types.SetLevelRequestParams) -> types.EmptyResult:
+    """Take note that the client wants log messages; the few that there are it gets at any level."""
+    return types.EmptyResult()
 
-    def __init__(self, client: Client) -> None:
+
+class _Observer:
+    """Sees every message, in both protocol eras: the only place from which both are told of channels and instructions.
+
+    The instructions are made when they are asked for, since a persona may have to come first.
+    """
+
+    def __init__(self, offer: Offer, client: Client) -> None:
+        self._offer = offer
         self._client = client
 
     async def __call__(self, ctx: ServerRequestContext[None, Any], call_next: CallNext) -> HandlerResult:
         self._client.saw(ctx.method, ctx.params, is_request=ctx.request_id is not None)
         try:
             result = await call_next(ctx)
+            if ctx.method in ("initialize", "server/discover") and isinstance(result, dict):
+                await self._introduce(result)
         except BaseException:
             self._client.outgoing.lost(ctx.request_id)
             raise
         if ctx.request_id is not None:
             self._client.answered(ctx.method)
-        if ctx.method in ("initialize", "server/discover") and isinstance(result, dict):
-            capabilities = dict(result.get("capabilities") or {})
-            capabilities["experimental"] = {**(capabilities.get("experimental") or {}), CHANNEL_CAPABILITY: {}}
-            result["capabilities"] = capabilities
         return result
+
+    async def _introduce(self, result: dict[str, Any]) -> None:
+        """Add to the server's answer about itself."""
+        capabilities = dict(result.get("capabilities") or {})
+        capabilities["experimental"] = {**(capabilities.get("experimental") or {}), CHANNEL_CAPABILITY: {}}
+        result["capabilities"] = capabilities
+        result["instructions"] = (await self._offer.current_instructions()).text
 
 
 @dataclass(frozen=True)
@@ -223,10 +240,11 @@ async def _list_resources(ctx: Any, params: Any) -> types.ListResourcesResult:
     return types.ListResourcesResult(resources=[_RESOURCE])
 
 
-def _get_prompt(instructions: Instructions) -> Any:
+def _get_prompt(offer: Offer) -> Any:
     async def get(ctx: Any, params: types.GetPromptRequestParams) -> types.GetPromptResult:
         if params.name != PROMPT_NAME:
             raise MCPError(types.INVALID_PARAMS, f"The only prompt is {PROMPT_NAME!r}.")
+        instructions = await offer.current_instructions()
         text = types.TextContent(type="text", text=instructions.text)
         return types.GetPromptResult(
             description=_PROMPT.description, messages=[types.PromptMessage(role="user", content=text)]
@@ -235,10 +253,11 @@ def _get_prompt(instructions: Instructions) -> Any:
     return get
 
 
-def _read_resource(instructions: Instructions) -> Any:
+def _read_resource(offer: Offer) -> Any:
     async def read(ctx: Any, params: types.ReadResourceRequestParams) -> types.ReadResourceResult:
         if str(params.uri) != RESOURCE_URI:
             raise MCPError(types.INVALID_PARAMS, f"The only resource is {RESOURCE_URI}.")
+        instructions = await offer.current_instructions()
         contents = types.TextResourceContents(uri=RESOURCE_URI, mime_type="text/markdown", text=instructions.text)
         return types.ReadResourceResult(contents=[contents])
 

@@ -26,6 +26,7 @@ LIST_SECONDS = 0.5
 
 async def serve(stop: Stop, application: Application, wire: Wire) -> None:
     """Serve on ``wire`` until the client closes either pipe or ``stop`` is requested."""
+    application.persona.adopt(stop.children)
     async with StdioTransport(wire, on_end=stop.request) as transport:
         stop.on_request(transport.abort_if_stalled)
         await run(application, transport)
@@ -101,6 +102,7 @@ async def run(application: Application, transport: Transport) -> None:
     pushes = PushQueue(transport.notify, client.ready, lambda: transport.stalled)
     application.parts.connect(pushes, lambda: {"name": client.name, "ready_for_pushes": client.ready.is_set()})
     application.calls.carrier = application.parts.carrier
+    application.delegated.tell = pushes.log
     server = build_server(application, client)
     starting = asyncio.create_task(_start(application, client), name="entrabot:start")
     options = server.create_initialization_options()
@@ -115,6 +117,7 @@ async def run(application: Application, transport: Transport) -> None:
         for task in (serving, starting):
             task.cancel()
         await asyncio.gather(serving, starting, return_exceptions=True)
+        await application.persona.aclose()
         await pushes.aclose()
         await application.runtime.aclose()
 

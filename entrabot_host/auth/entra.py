@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 _MAX_WAIT = 300.0
 
 Call = Callable[["msal.ConfidentialClientApplication"], Mapping[str, Any]]
+PublicCall = Callable[["msal.PublicClientApplication"], Mapping[str, Any] | None]
 
 
 @dataclass(frozen=True)
@@ -86,12 +87,48 @@ class Entra:
         self._leave_alone_until = 0.0
 
     def request(self, attempt: Attempt, credential: Mapping[str, Any], call: Call) -> Answer:
-        """Make the one request that ``call`` asks of an MSAL application. Raises `AuthError`.
+        """Make the one request that ``call`` asks of an application with a credential. Raises `AuthError`."""
 
-        Each request has an application of its own: one that is kept repeats a refusal from memory for a minute, and
-        returns tokens from its cache that the service has refused since.
+        def build(wire: _Wire) -> msal.ConfidentialClientApplication:
+            import msal
+
+            return msal.ConfidentialClientApplication(
+                attempt.client_id,
+                client_credential=dict(credential),
+                azure_region=msal.ConfidentialClientApplication.DISABLE_MSAL_FORCE_REGION,
+                **self._common(wire),
+            )
+
+        result = self._run(attempt, build, call)
+        if not result:
+            raise unreachable(attempt, ValueError("an empty answer"))
+        if "access_token" not in result:
+            raise refused(attempt, result)
+        return _answer(result)
+
+    def public(self, attempt: Attempt, cache: msal.TokenCache, call: PublicCall) -> Mapping[str, Any] | None:
+        """Make the one request that ``call`` asks of an application without a credential.
+
+        Returns what MSAL says, an OAuth error document included. Raises `AuthError` where there is no such answer.
         """
-        import msal
+
+        def build(wire: _Wire) -> msal.PublicClientApplication:
+            import msal
+
+            return msal.PublicClientApplication(attempt.client_id, token_cache=cache, **self._common(wire))
+
+        result: Mapping[str, Any] | None = self._run(attempt, build, call)
+        return result
+
+    def _common(self, wire: _Wire) -> dict[str, Any]:
+        return {"authority": self._authority, "http_client": wire, "instance_discovery": False}
+
+    def _run(self, attempt: Attempt, build: Callable[[_Wire], Any], call: Callable[[Any], Any]) -> Any:
+        """Make one request with an application of its own.
+
+        One that is kept repeats a refusal from memory for a minute, and returns tokens from its cache that the service
+        has refused since.
+        """
         from msal.exceptions import MsalError
         from requests import RequestException
 
@@ -99,20 +136,12 @@ class Entra:
         wire: _Wire | None = None
         try:
             wire = _Wire(self._connect(), self._discovered, origin(self._authority))
-            application = msal.ConfidentialClientApplication(
-                attempt.client_id,
-                client_credential=dict(credential),
-                authority=self._authority,
-                http_client=wire,
-                instance_discovery=False,
-                azure_region=msal.ConfidentialClientApplication.DISABLE_MSAL_FORCE_REGION,
-            )
-            result = call(application)
+            result = call(build(wire))
         except (RequestException, MsalError, EntrabotError, ValueError, KeyError, RuntimeError) as error:
             raise self._failure(attempt, wire, error) from None
-        if "access_token" not in result:
-            raise self._failure(attempt, wire, None, result)
-        return _answer(result)
+        if not result or "error" in result:
+            self._check_answered(attempt, wire)
+        return result
 
     def close(self) -> None:
         """Close the connections."""
@@ -140,25 +169,32 @@ class Entra:
                 self._session = requests_session(self._ca_bundle)
             return self._session
 
-    def _failure(
-        self, attempt: Attempt, wire: _Wire | None, error: Exception | None, result: Mapping[str, Any] | None = None
-    ) -> AuthError:
-        if error is not None:
-            self._discovered.clear()
+    def _failure(self, attempt: Attempt, wire: _Wire | None, error: Exception) -> AuthError:
+        self._discovered.clear()
+        try:
+            self._check_answered(attempt, wire)
+        except AuthError as busy:
+            return busy
+        answer = _document(wire.last if wire else None) if isinstance(error, ValueError) else None
+        return refused(attempt, answer) if answer else unreachable(attempt, error)
+
+    def _check_answered(self, attempt: Attempt, wire: _Wire | None) -> None:
+        """Raise when the service was too busy to say anything, and leave it alone for as long as it wants."""
         response = wire.last if wire else None
         if response is not None and (response.status_code == 429 or response.status_code >= 500):
             wait = _retry_after(response)
             self._leave_alone_until = time.monotonic() + wait
-            return unavailable(attempt, response.status_code, wait)
-        answer = result or (_document(response) if isinstance(error, ValueError) else None)
-        if answer:
-            return refused(attempt, answer)
-        return unreachable(attempt, error or ValueError("an empty answer"))
+            raise unavailable(attempt, response.status_code, wait)
+
+
+def token_in(result: Mapping[str, Any]) -> Token:
+    """Return the access token of a successful answer."""
+    expires_at = time.monotonic() + float(result.get("expires_in") or 0)
+    return Token(str(result["access_token"]), expires_at)
 
 
 def _answer(result: Mapping[str, Any]) -> Answer:
-    expires_at = time.monotonic() + float(result.get("expires_in") or 0)
-    return Answer(Token(str(result["access_token"]), expires_at), dict(result.get("id_token_claims") or {}))
+    return Answer(token_in(result), dict(result.get("id_token_claims") or {}))
 
 
 def _document(response: requests.Response | None) -> Mapping[str, Any] | None:

@@ -1,4 +1,4 @@
-"""Failures of the three hops as `AuthError`: which hop, Entra's code, and what to do about it."""
+"""Failures of signing in as `AuthError`: which hop, Entra's code, and what to do about it."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from entrabot_host.auth.person_failures import person_remedy
 from entrabot_host.errors import AuthError, EntrabotError
 from entrabot_host.security.redaction import redact
 
@@ -36,6 +37,14 @@ class Hop(StrEnum):
     BLUEPRINT = "hop 1: blueprint"
     AGENT_IDENTITY = "hop 2: agent identity"
     AGENT_USER = "hop 3: agent user"
+    SILENT = "renewing a person's sign-in"
+    BROWSER = "a person's sign-in with a browser"
+    DEVICE_CODE = "a person's sign-in with a code"
+
+    @property
+    def is_a_persons(self) -> bool:
+        """Whether a person signs in, not the agent."""
+        return self in (Hop.SILENT, Hop.BROWSER, Hop.DEVICE_CODE)
 
 
 @dataclass(frozen=True)
@@ -75,6 +84,8 @@ def _description(answer: Mapping[str, Any]) -> str:
 
 
 def _remedy(attempt: Attempt, code: int | None) -> str:
+    if attempt.hop.is_a_persons:
+        return person_remedy(code)
     if code in (700016, 7000112):
         return _unknown_app(attempt)
     if code == 700027:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol, runtime_checkable
@@ -87,4 +88,36 @@ class AuthProvider(Protocol):
 
     async def aclose(self) -> None:
         """Let go of connections. No network."""
+        ...
+
+
+@dataclass(frozen=True)
+class SignInPrompt:
+    """What a person is asked to do so that a sign-in goes on. ``deadline`` is on the monotonic clock.
+
+    sentence: all of it, for people. url, code: where a code is to be entered, and which; empty for a browser window.
+    """
+
+    sentence: str
+    deadline: float
+    url: str = ""
+    code: str = ""
+
+    @property
+    def seconds_left(self) -> float:
+        """Seconds until it is too late."""
+        return max(0.0, self.deadline - time.monotonic())
+
+
+@runtime_checkable
+class Prompting(Protocol):
+    """What an `AuthProvider` has besides if signing in may need a person."""
+
+    @property
+    def patience(self) -> float:
+        """Seconds that `AuthProvider.sign_in` may take, the person's part included."""
+        ...
+
+    def on_prompt(self, listener: Callable[[SignInPrompt | None], None]) -> None:
+        """Call ``listener``, on the event loop, when a person is asked for something; with None when that is over."""
         ...

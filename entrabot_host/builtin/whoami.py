@@ -9,12 +9,15 @@ import json
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
+from entrabot_host.auth.provider import Attribution, Principal
+from entrabot_host.auth.scopes import delegated_permissions
 from entrabot_host.discovery import Status
 from entrabot_host.errors import EntrabotError
 from entrabot_host.tasks import Health, HealthCheck
 
 if TYPE_CHECKING:
     from entrabot_host.application import Application
+    from entrabot_host.identity.session import Session
 
 _PART_SECONDS = 20.0
 APPLICATION = " (application)"
@@ -53,12 +56,7 @@ class Whoami:
         try:
             me = await session.principal()
         except EntrabotError as error:
-            attempts = [
-                {"provider": attempt.provider, "error": attempt.error.message}
-                for attempt in session.attempts
-                if attempt.error is not None
-            ]
-            return {"state": str(session.state), "error": error.to_dict(), "attempts": attempts}
+            return {"state": str(session.state), "error": error.to_dict(), **_attempts(session)}
         shown = {
             "state": str(session.state),
             "attribution": str(me.attribution),
@@ -68,6 +66,8 @@ class Whoami:
             "tenant_id": me.tenant_id,
             "agent_id": me.agent_id,
             "provider": me.provider,
+            **_attempts(session),
+            **self._kept(me),
         }
         try:
             seen = (await self._application.parts.graph.request("GET", "/me", timeout=15.0)).body
@@ -75,14 +75,30 @@ class Whoami:
         except EntrabotError as error:
             return {**shown, "verified_with_graph": False, "error": error.to_dict()}
 
-    async def _permissions(self) -> dict[str, Any]:
+    def _kept(self, me: Principal) -> dict[str, Any]:
+        """Where a person's tokens are, and what is wrong with that."""
+        provider = self._application.delegated.provider
+        if provider is None or me.provider != provider.name:
+            return {}
+        kept = {"token_cache": str(provider.store.kind or "")}
+        return kept | ({"token_cache_problem": provider.store.problem} if provider.store.problem else {})
+
+    def _needed(self) -> dict[str, list[str]]:
+        """The permissions that this session's identity needs, and the tools that do."""
         needed = self._application.assembly.permissions
+        me = self._application.parts.session.known_principal
+        if me is None or me.attribution is Attribution.AGENT:
+            return needed
+        wanted = delegated_permissions(self._application.assembly)
+        return {permission: tools for permission, tools in needed.items() if permission in wanted}
+
+    async def _permissions(self) -> dict[str, Any]:
         try:
             cloud = self._application.parts.cloud
             token = await self._application.parts.session.token(cloud.graph_audience)
         except EntrabotError:
-            return {"needed": sorted(needed)}
-        granted = _scopes(token.secret)
+            return {"needed": sorted(self._application.assembly.permissions)}
+        needed, granted = self._needed(), _scopes(token.secret)
         missing = {permission: tools for permission, tools in needed.items() if not _has(granted, permission)}
         return (
             {"granted": sorted(granted), "not_in_the_users_token": missing} if granted else {"needed": sorted(needed)}
@@ -129,6 +145,18 @@ class Whoami:
         return {key: value for key, value in shown.items() if value}
 
 
+def _attempts(session: Session) -> dict[str, Any]:
+    """What was tried to sign in and failed, and what was not tried and why; empty when the first try was good."""
+    failed = [
+        {"provider": attempt.provider, "error": attempt.error.message, "remedy": attempt.error.remedy}
+        for attempt in session.attempts
+        if attempt.error is not None
+    ]
+    me = session.known_principal
+    passed_over = {} if me and me.attribution is Attribution.AGENT else session.passed_over
+    return {key: value for key, value in (("attempts", failed), ("not_tried", passed_over)) if value}
+
+
 async def _bounded(part: Callable[[], Awaitable[dict[str, Any]]]) -> dict[str, Any]:
     try:
         async with asyncio.timeout(_PART_SECONDS):
@@ -153,8 +181,11 @@ async def _checked(check: HealthCheck) -> dict[str, Any]:
 
 
 def _has(granted: set[str], permission: str) -> bool:
-    """Whether the scopes include the permission or a wider one. Application permissions are not in a user's token."""
-    if permission.endswith(APPLICATION):
+    """Whether the scopes include the permission or a wider one.
+
+    Application permissions, and those of other services, are not in a user's token for Graph: ``Name (whose)``.
+    """
+    if permission.endswith(")"):
         return True
     wider = permission.replace(".ReadBasic", ".Read"), permission.replace(".Read", ".ReadWrite", 1)
     return any(name in granted or f"{name}.All" in granted for name in (permission, *wider))

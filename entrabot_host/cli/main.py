@@ -12,8 +12,11 @@ from entrabot_host.errors import EntrabotError
 
 BUILT_IN: Mapping[str, tuple[str, str]] = {
     "demo": ("entrabot_host.cli.demo", "show the whole product against a sandbox tenant"),
+    "login": ("entrabot_host.cli.login", "let a person sign in, in whose name the agent acts"),
+    "logout": ("entrabot_host.cli.logout", "delete the person's tokens on this machine"),
     "new-plugin": ("entrabot_host.cli.new_plugin", "write a new plugin, ready to install"),
     "plugins": ("entrabot_host.cli.plugins", "list the plugins and what they offer"),
+    "status": ("entrabot_host.cli.status", "say who the server would be, and try it"),
     "storage": ("entrabot_host.cli.storage", "move stored state to Azure Blob Storage"),
 }
 

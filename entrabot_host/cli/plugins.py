@@ -72,6 +72,7 @@ def describe(application: Application) -> dict[str, Any]:
         },
         "withheld": dict(assembly.withheld),
         "permissions": assembly.permissions,
+        "persona": asdict(asyncio.run(application.persona.health())),
         "notes": list(assembly.notes),
         "failures": [asdict(failure) for failure in asyncio.run(_written_failures(application))],
         "bytes": {
@@ -157,6 +158,7 @@ def _print_table(report: dict[str, Any]) -> None:
             console.print(f"{tool} is wrapped by, outermost first: {', '.join(layers)}", highlight=False)
     for tool, reason in report["withheld"].items():
         console.print(f"{tool} is not offered: {reason}", highlight=False)
+    console.print(f"Persona: {report['persona']['summary']}", markup=False, highlight=False)
     for failure in report["failures"]:
         ago = humanised(time.time() - failure["at"])
         place = f"{failure['plugin']} ({failure['distribution']} {failure['version']})"

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from entrabot_host.auth.provider import Attribution, AuthProvider, Principal, Token
+from entrabot_host.auth.provider import Attribution, AuthProvider, Principal, Prompting, SignInPrompt, Token
 from entrabot_host.errors import AuthError, NotSignedIn
 
 SIGN_IN_SECONDS = 300.0
@@ -48,6 +48,9 @@ class Session:
     tries again, at most every 15 seconds; whoever calls meanwhile waits for the same attempt. Once signed in, the
     identity never changes: a provider that fails later raises, and no other takes its place.
 
+    While a provider waits for a person to sign in, nobody else waits: callers get a `NotSignedIn` that says what the
+    person has to do, so that the model can pass it on.
+
     skip_reason: why nobody is to be signed in at all; then no provider is tried.
     """
 
@@ -66,7 +69,13 @@ class Session:
         self._failure: AuthError | None = None
         self._failed_at = 0.0
         self._attempts: list[Attempt] = []
+        self._passed_over: dict[str, str] = {}
+        self._prompt: SignInPrompt | None = None
+        self._asking = asyncio.Event()
         self._closed = False
+        for provider in self._providers:
+            if isinstance(provider, Prompting):
+                provider.on_prompt(self._prompted)
 
     @property
     def state(self) -> State:
@@ -80,6 +89,16 @@ class Session:
     def attempts(self) -> list[Attempt]:
         """The providers tried in the last sign-in, in order, with their failures."""
         return list(self._attempts)
+
+    @property
+    def passed_over(self) -> dict[str, str]:
+        """Providers that were not tried in the last sign-in, with the reasons."""
+        return dict(self._passed_over)
+
+    @property
+    def prompt(self) -> SignInPrompt | None:
+        """What a person is asked to do now, if anything."""
+        return self._prompt
 
     @property
     def known_principal(self) -> Principal | None:
@@ -125,13 +144,26 @@ class Session:
         if self._closed:
             raise NotSignedIn("The session is closed.")
         task = self._running or self._begin()
+        await self._done_or_asking(task)
+        if not task.done():
+            raise _person_asked(self._prompt)
+        if task.cancelled():
+            raise NotSignedIn("The session was closed while it signed in.")
+        return task.result()
+
+    async def _done_or_asking(self, task: asyncio.Task[_SignedIn]) -> None:
+        asking = asyncio.create_task(self._asking.wait())
         try:
-            return await asyncio.shield(task)
-        except asyncio.CancelledError:
-            current = asyncio.current_task()
-            if self._closed and task.cancelled() and not (current and current.cancelling()):
-                raise NotSignedIn("The session was closed while it signed in.") from None
-            raise
+            await asyncio.wait({task, asking}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            asking.cancel()
+
+    def _prompted(self, prompt: SignInPrompt | None) -> None:
+        self._prompt = prompt
+        if prompt is None:
+            self._asking.clear()
+        else:
+            self._asking.set()
 
     def _begin(self) -> asyncio.Task[_SignedIn]:
         if self._failure and self._clock() - self._failed_at < RETRY_SECONDS:
@@ -142,6 +174,7 @@ class Session:
 
     def _ended(self, task: asyncio.Task[_SignedIn]) -> None:
         self._running = None
+        self._prompted(None)
         if task.cancelled():
             return
         error = task.exception()  # looked at even when nobody waits any more, so that it is not reported as lost
@@ -151,22 +184,22 @@ class Session:
             self._failure, self._failed_at = error, self._clock()
 
     async def _try_all(self) -> _SignedIn:
-        self._attempts = []
+        self._attempts, self._passed_over = [], {}
         if self._skip_reason:
             raise NotSignedIn(f"Nobody is signed in: {self._skip_reason}")
-        passed_over: list[str] = []
         for provider in self._providers:
             if reason := _reason_against(provider):
-                passed_over.append(f"{provider.name}: {reason}")
+                self._passed_over[provider.name] = reason
                 continue
             if principal := await self._try(provider):
                 self._announce(principal)
                 return _SignedIn(provider, principal)
-        raise self._first_failure() or _nothing_configured(passed_over)
+        raise self._first_failure() or _nothing_configured(self._passed_over)
 
     async def _try(self, provider: AuthProvider) -> Principal | None:
         try:
-            async with asyncio.timeout(SIGN_IN_SECONDS):
+            seconds = provider.patience if isinstance(provider, Prompting) else SIGN_IN_SECONDS
+            async with asyncio.timeout(seconds):
                 principal = await provider.sign_in()
             if principal.attribution is Attribution.NONE:
                 raise AuthError(f"The provider {provider.name} does not say in whose name it acts.")
@@ -188,17 +221,39 @@ class Session:
         return next((attempt.error for attempt in self._attempts if attempt.error), None)
 
     def _announce(self, principal: Principal) -> None:
-        failure = self._first_failure()
-        if principal.attribution is Attribution.DELEGATED_HUMAN and failure:
+        who = principal.user_name or principal.user_id
+        if principal.attribution is not Attribution.DELEGATED_HUMAN:
+            _log.info("Signed in as %s (%s)", who, principal.attribution)
+        elif failure := self._first_failure():
             _log.warning(
                 "FALLING BACK TO A PERSON'S IDENTITY: this session acts as %s, in that person's own name, because "
                 "signing in as the agent failed: %s %s",
-                principal.user_name or principal.user_id,
+                who,
                 failure.message,
                 failure.remedy,
             )
         else:
-            _log.info("Signed in as %s (%s)", principal.user_name or principal.user_id, principal.attribution)
+            _log.warning("This session acts as %s, in that person's own name. %s", who, _reasons(self._passed_over))
+
+
+def _reasons(passed_over: Mapping[str, str]) -> str:
+    return "; ".join(f"{name}: {reason}" for name, reason in passed_over.items())
+
+
+def _person_asked(prompt: SignInPrompt | None) -> NotSignedIn:
+    """Say to a caller what the person has to do, in a form that the model passes on."""
+    error = NotSignedIn(
+        "Nobody is signed in yet: a person has to sign in first.",
+        hop="waiting for a person",
+        remedy=f"Tell the person: {prompt.sentence} Then try again." if prompt else "Try again in a moment.",
+    )
+    if prompt and prompt.code:
+        error.details["sign_in"] = {
+            "url": prompt.url,
+            "code": prompt.code,
+            "expires_in_seconds": round(prompt.seconds_left),
+        }
+    return error
 
 
 def _reason_against(provider: AuthProvider) -> str | None:
@@ -209,8 +264,8 @@ def _reason_against(provider: AuthProvider) -> str | None:
         return f"it failed with {type(error).__name__}"
 
 
-def _nothing_configured(passed_over: Sequence[str]) -> NotSignedIn:
-    why = "; ".join(passed_over) or "no auth provider is installed"
+def _nothing_configured(passed_over: Mapping[str, str]) -> NotSignedIn:
+    why = _reasons(passed_over) or "no auth provider is installed"
     return NotSignedIn(
         f"Nobody is signed in: no identity is configured ({why}).",
         remedy="Set the variables named here, in the environment or in the file named by --env-file.",

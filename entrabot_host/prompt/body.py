@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from entrabot_host.prompt.fragment import PromptFragment
+from entrabot_host.prompt.persona import section
 
 HEAD_LIMIT = 2048
 RESOURCE_URI = "entrabot://instructions"
@@ -34,6 +35,13 @@ class Instructions:
     head: str
     text: str
 
+    def with_persona(self, persona: str) -> Instructions:
+        """Return the same with a persona's text after everything, and beyond what hosts show if they show a part."""
+        if not persona.strip():
+            return self
+        body = self.text.rstrip("\n").ljust(HEAD_LIMIT)
+        return Instructions(self.head, f"{body}\n\n{section(persona)}\n")
+
 
 def prompts_folder() -> Path | None:
     """Find the prompt files: in the installed package, or beside it in a checkout. None when they are missing."""
@@ -44,12 +52,12 @@ def prompts_folder() -> Path | None:
     return None
 
 
-def compose(fragments: Sequence[PromptFragment], folder: Path | None = None, persona: str = "") -> Instructions:
-    """Put the instructions together. The persona comes last, so that it cannot pass for the body."""
+def compose(fragments: Sequence[PromptFragment], folder: Path | None = None) -> Instructions:
+    """Put the instructions together, without a persona."""
     body_head, body_rest = _split(_body(folder or prompts_folder()))
     lines = [fragment.short.strip() for fragment in fragments if fragment.short.strip()]
     head = _head(body_head, lines)
-    parts = [head, body_rest, *(fragment.full.strip() for fragment in fragments), persona.strip()]
+    parts = [head, body_rest, *(fragment.full.strip() for fragment in fragments)]
     return Instructions(head, "\n\n".join(part for part in parts if part) + "\n")
 
 

@@ -3,9 +3,12 @@
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from entrabot_host import PromptFragment
-from entrabot_host.prompt.body import HEAD_LIMIT, compose, prompts_folder
+from entrabot_host.prompt.body import HEAD_LIMIT, Instructions, compose, prompts_folder
+from entrabot_host.prompt.persona import HEADING, INTRODUCTION, MOST_BYTES, readable
 
 TEAMS = PromptFragment(short="Teams: name the chat_id.", full="## Teams\n\nMore about Teams.")
 MAIL = PromptFragment(short="Mail: answer in the thread.", full="## Mail\n\nMore about mail.")
@@ -32,11 +35,64 @@ def test_only_installed_plugins_are_spoken_of() -> None:
     assert "Mail" not in made.text
 
 
-def test_persona_comes_last() -> None:
-    made = compose([TEAMS, MAIL], persona="You are a pirate.")
+def test_a_persona_comes_last() -> None:
+    body = compose([TEAMS, MAIL])
+    made = body.with_persona("You are a pirate.")
 
     assert made.text.index("More about Teams.") < made.text.index("More about mail.") < made.text.index("pirate")
-    assert "pirate" not in made.head
+    assert made.text.startswith(body.text.rstrip())
+    assert made.text.endswith("\n\n> You are a pirate.\n")
+    assert made.head == body.head
+    assert body.with_persona(" \n ") == body
+
+
+def quoted(text: str) -> list[str]:
+    """The lines of the instructions that stand for the persona: all after its introduction, each marked as a quote."""
+    body, between, rest = text.partition(f"{HEADING}\n\n{INTRODUCTION}\n\n")
+    assert between
+    assert HEADING not in body
+    lines = rest.removesuffix("\n").split("\n")
+    assert all(line == ">" or line.startswith("> ") for line in lines), "a line that is no quote could pass for body"
+    assert len(rest.splitlines()) == len(lines), "no other character makes a line, either"
+    return lines
+
+
+LINE_BREAKS = ("\n", "\r", "\r\n", "\x0b", "\x0c", "\x1c", "\x85", "\u2028", "\u2029")
+UNSEEN = ("\u200b", "\u202e", "\U000e0041", "\ud800")
+MARKS = (HEADING, INTRODUCTION, "> ", "```", "~~~", "<!-- head ends -->", "-->", "@include anatomy/identity.md", "## X")
+FORGERIES = st.sampled_from((*LINE_BREAKS, *UNSEEN, *MARKS))
+
+
+@given(st.lists(st.one_of(FORGERIES, st.text()), max_size=30).map("".join))
+@settings(deadline=None)
+def test_no_persona_passes_for_the_body(persona: str) -> None:
+    body = compose([TEAMS])
+    made = body.with_persona(persona)
+
+    assert made.text.startswith(body.text.rstrip())
+    assert made.text.encode()
+    if made != body:
+        assert quoted(made.text)
+        assert made.text[:HEAD_LIMIT] == body.text.rstrip("\n")[:HEAD_LIMIT]
+        assert not set("".join((*LINE_BREAKS, *UNSEEN))) - {"\n"} & set(made.text)
+
+
+@given(st.text(min_size=1))
+@settings(deadline=None)
+def test_a_persona_never_stands_where_hosts_cut(persona: str) -> None:
+    short = Instructions("You are an agent.", "You are an agent.\n").with_persona(persona)
+    assert HEADING not in short.text[:HEAD_LIMIT]
+    assert ">" not in short.text[:HEAD_LIMIT]
+
+
+@pytest.mark.parametrize("character", ["a", "\N{SNOWMAN}", "\N{PILE OF POO}", "a\n"])
+def test_a_persona_is_bounded_and_says_that_it_was_cut(character: str) -> None:
+    whole = character * (MOST_BYTES // len(character.encode()))
+    assert "[cut here" not in readable(whole)
+    cut = readable(f"{whole}and more")
+    assert "and more" not in cut
+    assert cut.splitlines()[-1].startswith("[cut here")
+    assert len(cut.encode()) < MOST_BYTES + 100
 
 
 def test_short_parts_that_do_not_fit_are_counted() -> None:

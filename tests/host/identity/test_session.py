@@ -67,12 +67,14 @@ async def test_falling_back_to_a_person_is_said_loudly(caplog: pytest.LogCapture
     assert isinstance(session.attempts[0].error, AuthError)
 
 
-async def test_a_provider_that_is_not_configured_is_passed_over_silently(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_provider_that_is_not_configured_is_passed_over(caplog: pytest.LogCaptureFixture) -> None:
     session = Session([agent(reason="not set: ENTRABOT_TENANT_ID"), delegated()])
     with caplog.at_level("WARNING"):
         await session.start()
     assert session.state is State.DELEGATED
-    assert caplog.text == ""
+    assert "FALLING BACK" not in caplog.text
+    assert "acts as sati@contoso.example, in that person's own name. agent-user: not set" in caplog.text
+    assert session.passed_over == {"agent-user": "not set: ENTRABOT_TENANT_ID"}
 
 
 async def test_the_identity_never_changes_afterwards() -> None:

@@ -174,6 +174,27 @@ async def test_a_refresh_token_gives_another_resources_token(entra: Entra) -> No
     assert refusal(spoilt) == (400, "invalid_grant", 700082)
 
 
+async def test_an_agents_refresh_token_can_be_revoked(entra: Entra, sandbox: Sandbox) -> None:
+    t1 = await entra.t1()
+    first = await entra.hop3(t1, token(await entra.hop2(t1)), scope=f"{GRAPH} offline_access")
+    assert await sandbox.spoil_refresh_tokens("revoked", "alice") == 0
+    assert await sandbox.spoil_refresh_tokens("revoked") == 1
+    again = await entra.hop3(t1, "", grant_type="refresh_token", refresh_token=first.json()["refresh_token"])
+    assert refusal(again) == (400, "invalid_grant", 50173)
+
+
+@pytest.mark.parametrize("grant_type", ["authorization_code", "urn:ietf:params:oauth:grant-type:device_code"])
+async def test_an_agent_identity_has_no_grant_that_a_person_takes_part_in(entra: Entra, grant_type: str) -> None:
+    response = await entra.hop2(await entra.t1(), grant_type=grant_type, code="x", device_code="x")
+    assert refusal(response) == (400, "unauthorized_client", 70003)
+
+
+async def test_an_agent_identity_belongs_to_one_tenant(entra: Entra, sandbox: Sandbox) -> None:
+    url = f"{sandbox.environment['ENTRABOT_LOGIN_URL']}/organizations/oauth2/v2.0/token"
+    response = await entra.post(url, grant_type="client_credentials", client_id=entra.agent, scope=EXCHANGE)
+    assert refusal(response) == (400, "invalid_request", 50194)
+
+
 @pytest.mark.parametrize(("alg", "x5t"), [("PS256", ""), ("PS256", "padded"), ("RS256", ""), ("RS256", "sha1")])
 async def test_every_way_of_signing_is_taken(entra: Entra, alg: str, x5t: str) -> None:
     token(await entra.hop1(entra.assertion(alg=alg, x5t=x5t)))

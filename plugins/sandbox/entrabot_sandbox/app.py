@@ -10,6 +10,7 @@ from entrabot_sandbox.drive_http import routes as transfer_routes
 from entrabot_sandbox.mcp_hosting import Hosting
 from entrabot_sandbox.persona import Persona
 from entrabot_sandbox.service import CutConnection, Service
+from entrabot_sandbox.sign_in import SignIn
 from entrabot_sandbox.state import State
 from entrabot_sandbox.work_iq_http import routes as work_iq_routes
 
@@ -34,5 +35,7 @@ def make_app(state: State, control_token: str, hosting: Hosting) -> Starlette:
             *work_iq_routes(state, hosting),
             *Persona(state, hosting).routes(),
             Route("/{tenant}/oauth2/v2.0/token", service.token, methods=["POST"]),
+            Route("/{tenant}/oauth2/v2.0/devicecode", service.device_code, methods=["POST"]),
+            *SignIn(state, service).routes(),
         ]
     )

@@ -12,6 +12,8 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
+from entrabot_sandbox.sign_in_client import SignInCalls
+
 if TYPE_CHECKING:
     import anyio.abc
     import httpx
@@ -23,13 +25,14 @@ class SandboxError(Exception):
     """The sandbox did not start, can't be reached, or refused a control call."""
 
 
-class ControlClient:
+class ControlClient(SignInCalls):
     """The control API. People are named by key, UPN, mail address or object id."""
 
     def __init__(self, url: str, token: str, ca_bundle: str) -> None:
         import httpx
 
         self.control_url = url
+        self._ca_bundle = ca_bundle
         self._http: httpx.AsyncClient = httpx.AsyncClient(
             headers={"Authorization": f"Bearer {token}"},
             verify=ssl.create_default_context(cafile=ca_bundle),
@@ -229,12 +232,15 @@ class ControlClient:
         """Make these people and groups the agent's sponsors."""
         return await self._json("PUT", "/sponsors", {"sponsors": list(sponsors)})
 
-    async def grant(self, resource: str = "graph", **granted: list[str] | None) -> Json:
-        """Set ``scopes`` (None: no consent) and ``roles`` of the agent at ``graph``, ``storage``, ``word``, ..."""
-        return await self._json("PUT", "/grants", {"resource": resource, **granted})
+    async def grant(self, resource: str = "graph", *, app: str = "agent", **granted: list[str] | None) -> Json:
+        """Set ``scopes`` (None: no consent) and ``roles`` at ``graph``, ``storage``, ``word``, ...
+
+        app: ``agent``, or ``delegated``, the application that people sign in to themselves.
+        """
+        return await self._json("PUT", "/grants", {"resource": resource, "app": app, **granted})
 
     async def reset(self) -> None:
-        """Start over; ids, keys and tokens stay."""
+        """Start over; ids, keys and access tokens stay."""
         await self.call("POST", "/reset")
 
     # Troubles
@@ -256,7 +262,11 @@ class ControlClient:
         await self.call("POST", "/tokens/expire", {"all": all})
 
     async def settings(self, **settings: Any) -> Json:
-        """Change ordering_taken, federated_addresses, throttling, visibility_delay, token_lifetime. Returns all."""
+        """Change settings; returns all.
+
+        They are ordering_taken, federated_addresses, throttling, visibility_delay, token_lifetime, refresh_rotation,
+        device_interval and user_consent.
+        """
         return await self._json("PUT", "/settings", settings)
 
     async def set_clock(self, offset: float) -> None:
@@ -283,7 +293,7 @@ class Sandbox(ControlClient):
     """A sandbox running as a child process.
 
     ``environment`` is what a server needs, ``people`` describes everybody by key, ``control`` is the way to the
-    control API, ``persona`` that to the persona server.
+    control API, ``persona`` that to the persona server, ``delegated`` what people sign in to themselves.
     """
 
     def __init__(self, announcement: Json, process: anyio.abc.Process) -> None:
@@ -293,6 +303,7 @@ class Sandbox(ControlClient):
         self.people: dict[str, Json] = announcement["people"]
         self.control: dict[str, str] = control
         self.persona: dict[str, str] = announcement["persona"]
+        self.delegated: dict[str, str] = announcement["delegated"]
         self.process = process
 
     @classmethod

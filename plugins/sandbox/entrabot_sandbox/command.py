@@ -75,6 +75,8 @@ def _print_human(announcement: dict[str, Any]) -> None:
     people = announcement["people"].values()
     names = ", ".join(f"{p['key']} ({p['upn']}{', sponsor' if p['sponsor'] else ''})" for p in people)
     exports = [f"export {name}={shlex.quote(value)}" for name, value in announcement["environment"].items()]
+    delegated = announcement["delegated"]
+    signing_in = [f"  client id {delegated['client_id']}", f"  authority {delegated['authority']}"]
     lines = [
         f"A sandbox tenant listens on {announcement['environment']['ENTRABOT_GRAPH_URL']}. Nothing of it is real.",
         "",
@@ -87,6 +89,10 @@ def _print_human(announcement: dict[str, Any]) -> None:
         "",
         "  entrabot sandbox say --as alice 'Good morning'",
         "  entrabot sandbox chats",
+        "",
+        "To try signing in as one of them, give a program this public client and tenant:",
+        "",
+        *signing_in,
         "",
         "Ctrl-C ends it and leaves nothing behind.",
     ]

@@ -18,12 +18,14 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from entrabot_sandbox import defaults
-from entrabot_sandbox.directory import AgentIdentity, Group, Tenant, User
+from entrabot_sandbox.directory import AgentIdentity, Grants, Group, Tenant, User
 from entrabot_sandbox.drive_control import DriveControl
 from entrabot_sandbox.errors import ControlError
 from entrabot_sandbox.mail_control import MailControl
 from entrabot_sandbox.people import describe_people, describe_person, find_person
+from entrabot_sandbox.refresh_tokens import KEEP, REVOKE
 from entrabot_sandbox.scopes import RESOURCES
+from entrabot_sandbox.sign_in_control import SignInControl
 from entrabot_sandbox.speech import Speech
 from entrabot_sandbox.state import State
 from entrabot_sandbox.word_control import WordControl
@@ -37,6 +39,9 @@ SETTINGS: dict[str, tuple[type, ...]] = {
     "throttling": (bool,),
     "visibility_delay": (int, float),
     "token_lifetime": (int, type(None)),
+    "refresh_rotation": (str,),
+    "device_interval": (int,),
+    "user_consent": (bool,),
 }
 
 
@@ -76,6 +81,7 @@ class Control:
         routes += [_route(*action) for action in DriveControl(self._state).actions()]
         routes += [_route(*action) for action in MailControl(self._state).actions()]
         routes += [_route(*action) for action in WordControl(self._state).actions()]
+        routes += [_route(*action) for action in SignInControl(self._state).actions()]
         return _Guard(Starlette(routes=routes, exception_handlers=_UNKNOWN), self._token, self._state.base)
 
     def _show(self, body: Json, request: Request) -> Json:
@@ -99,6 +105,9 @@ class Control:
             "throttling": state.throttle.enabled,
             "visibility_delay": state.conversations.visibility_delay,
             "token_lifetime": state.issuer.lifetime,
+            "refresh_rotation": state.entra.refresh_tokens.rotation,
+            "device_interval": state.entra.people.device_codes.interval,
+            "user_consent": state.entra.people.user_consent,
         }
 
     def _tenant(self, reference: str) -> Tenant:
@@ -184,12 +193,24 @@ class Control:
         resource = text(body, "resource")
         if resource not in RESOURCES:
             raise ControlError(400, f"resource must be one of {', '.join(RESOURCES)}.")
-        granted = self._state.directory.granted(self._state.agent.app_id, resource)
+        granted = self._grants(text(body, "app", "agent"), resource)
         if "scopes" in body:
             granted.scopes = None if body["scopes"] is None else _names(body, "scopes")
         if "roles" in body:
             granted.roles = _names(body, "roles")
         return asdict(granted)
+
+    def _grants(self, app: str, resource: str) -> Grants:
+        """What an application was granted; of the one that people sign in to, their own consents are taken away."""
+        directory = self._state.directory
+        if app == "agent":
+            return directory.granted(self._state.agent.app_id, resource)
+        if app != "delegated":
+            raise ControlError(400, "app must be agent or delegated.")
+        client = directory.clients[0]
+        kept = {key: names for key, names in directory.consents.items() if key[::2] != (client.app_id, resource)}
+        directory.consents = kept
+        return directory.granted(client.app_id, resource)
 
     def _expire_tokens(self, body: Json, request: Request) -> Json:
         self._state.issuer.forget(everything=bool(body.get("all")))
@@ -203,6 +224,8 @@ class Control:
                 raise ControlError(400, f"There is no setting '{name}'. There are: {', '.join(SETTINGS)}.")
             if type(value) not in SETTINGS[name]:
                 raise ControlError(400, f"{name} has the wrong type.")
+        if body.get("refresh_rotation", KEEP) not in (KEEP, REVOKE):
+            raise ControlError(400, f"refresh_rotation must be {KEEP} or {REVOKE}.")
         state = self._state
         wanted = {**self._settings(), **body}
         state.ordering_taken = wanted["ordering_taken"]
@@ -210,6 +233,9 @@ class Control:
         state.throttle.enabled = wanted["throttling"]
         state.conversations.visibility_delay = wanted["visibility_delay"]
         state.issuer.lifetime = wanted["token_lifetime"]
+        state.entra.refresh_tokens.rotation = wanted["refresh_rotation"]
+        state.entra.people.device_codes.interval = wanted["device_interval"]
+        state.entra.people.user_consent = wanted["user_consent"]
         return self._settings()
 
     def _set_clock(self, body: Json, request: Request) -> Json:

@@ -12,6 +12,7 @@ from entrabot_sandbox.directory import (
     Directory,
     Grants,
     Guids,
+    PublicClient,
     Tenant,
     User,
 )
@@ -45,6 +46,7 @@ def build(guids: Guids, certificate: x509.Certificate) -> Directory:
     add_person(directory, guids, contoso, "bob", "Bob Example")
     carol = add_person(directory, guids, fabrikam, "carol", "Carol Example")
     add_person(directory, guids, fabrikam, "mallory", "Mallory Example")
+    add_public_client(directory, guids, contoso)
     agent.sponsors = [alice, directory.invite(carol, contoso, guids["carol as a guest"])]
     return directory
 
@@ -82,6 +84,16 @@ def add_agent(
     for resource, scopes in usual_grants().items():
         directory.grants[agent.app_id, resource] = Grants(scopes)
     return agent
+
+
+def add_public_client(directory: Directory, guids: Guids, tenant: Tenant) -> PublicClient:
+    """The application that people sign in to themselves; its tenant consented to what the agent has, too."""
+    registered = {GRAPH: list(SCOPES), STORAGE: ["user_impersonation"], **usual_grants()}
+    client = PublicClient(guids["public client"], tenant, "Entrabot (delegated)", registered)
+    directory.clients.append(client)
+    for resource, scopes in registered.items():
+        directory.grants[client.app_id, resource] = Grants(list(scopes))
+    return client
 
 
 def add_agent_user(directory: Directory, guids: Guids, agent: AgentIdentity, key: str, name: str, alias: str) -> User:

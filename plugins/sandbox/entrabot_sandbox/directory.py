@@ -75,8 +75,21 @@ class AgentIdentity:
 
 
 @dataclass
+class PublicClient:
+    """An application without credentials, that people of any organisation sign in to.
+
+    ``registered`` has the scopes it declares, by resource: what ``.default`` stands for where nobody consented yet.
+    """
+
+    app_id: str
+    tenant: Tenant
+    name: str
+    registered: dict[str, list[str]] = field(default_factory=dict)
+
+
+@dataclass
 class Grants:
-    """What one agent identity may do at one resource; ``scopes`` None means nobody consented."""
+    """What one application may do at one resource in its tenant; ``scopes`` None means nobody consented."""
 
     scopes: list[str] | None = None
     roles: list[str] = field(default_factory=list)
@@ -91,7 +104,10 @@ class Directory:
     groups: list[Group] = field(default_factory=list)
     blueprints: list[Blueprint] = field(default_factory=list)
     agents: list[AgentIdentity] = field(default_factory=list)
+    clients: list[PublicClient] = field(default_factory=list)
     grants: dict[tuple[str, str], Grants] = field(default_factory=dict)
+    consents: dict[tuple[str, str, str], list[str]] = field(default_factory=dict)
+    """What users consented to themselves, by application, user object and resource."""
 
     def tenant(self, reference: str) -> Tenant | None:
         """A tenant by its GUID or one of its verified domains."""
@@ -134,6 +150,15 @@ class Directory:
     def agent(self, tenant: Tenant, app_id: str) -> AgentIdentity | None:
         """An agent identity by its application id."""
         return next((a for a in self.agents if a.app_id == app_id.lower() and a.tenant is tenant), None)
+
+    def client(self, app_id: str) -> PublicClient | None:
+        """A public client by its application id."""
+        return next((c for c in self.clients if c.app_id == app_id.lower()), None)
+
+    def people_of(self, tenant: Tenant | None) -> list[User]:
+        """Who can sign in to a tenant, as objects of it; without one everybody, at home. Never an agent's user."""
+        found = self.people() if tenant is None else self.users_of(tenant)
+        return [user for user in found if user.agent is None]
 
     def granted(self, app_id: str, resource: str) -> Grants:
         """What an application may do at a resource; made empty when it was never granted anything."""

@@ -17,14 +17,17 @@ class GraphError(Exception):
 
 
 class EntraError(Exception):
-    """A refusal by the token endpoint: an OAuth error name and an AADSTS number."""
+    """A refusal by the sign-in service: an OAuth error name, an AADSTS number, further members of the body."""
 
-    def __init__(self, status: int, error: str, number: int, message: str) -> None:
+    def __init__(
+        self, status: int, error: str, number: int, message: str, extra: Mapping[str, str] | None = None
+    ) -> None:
         super().__init__(message)
         self.status = status
         self.error = error
         self.number = number
         self.message = message
+        self.extra = dict(extra or {})
 
 
 class ControlError(Exception):

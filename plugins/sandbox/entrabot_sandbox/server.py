@@ -115,6 +115,7 @@ async def _serve(port: int, folder: Path, announce: Announce, until_stdin_closes
             "control": {"url": f"{base}/_control", "token": token, "ca_bundle": str(ca_file)},
             "people": describe_people(state),
             "persona": persona_announcement(state),
+            "delegated": state.delegated(),
         }
         with announced(announcement["control"]):
             await _serve_and_announce(server, [listener, files], lambda: announce(announcement))

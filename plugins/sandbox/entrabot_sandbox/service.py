@@ -27,10 +27,10 @@ class Service:
 
     async def graph(self, request: Request) -> Response:
         """Everything under ``/v1.0``."""
-        state, headers, body = self._state, _headers(request), await request.body()
+        state, headers, body = self._state, headers_of(request), await request.body()
         raw = request.scope["raw_path"].decode("ascii").removeprefix("/v1.0").removeprefix("/beta")
         query = request.url.query
-        return await self._http(
+        return await self.answer(
             request,
             lambda: graph.serve(state, request.method, raw, query, headers, body),
             lambda error: refuse(state, error, headers),
@@ -39,22 +39,32 @@ class Service:
     async def other_version(self, request: Request) -> Response:
         """``/beta``: not stood in for."""
         error = GraphError(400, "BadRequest", "Invalid version: this sandbox has v1.0 only.")
-        reply = refuse(self._state, error, _headers(request))
+        reply = refuse(self._state, error, headers_of(request))
 
         async def handle() -> Reply:
             return reply
 
-        return await self._http(request, handle, lambda _: reply)
+        return await self.answer(request, handle, lambda _: reply)
 
     async def token(self, request: Request) -> Response:
         """``POST /{tenant}/oauth2/v2.0/token``."""
-        body, headers = await request.body(), _headers(request)
+        body, headers = await request.body(), headers_of(request)
         tenant, correlation_id = request.path_params["tenant"], headers.get("client-request-id", "")
 
         async def handle() -> Reply:
             return self._state.entra.token(tenant, headers.get("content-type", ""), body, correlation_id)
 
-        return await self._http(request, handle, self._entra_refusal(correlation_id), _token_detail(body))
+        return await self.answer(request, handle, self._entra_refusal(correlation_id), _token_detail(body))
+
+    async def device_code(self, request: Request) -> Response:
+        """``POST /{tenant}/oauth2/v2.0/devicecode``."""
+        body, headers = await request.body(), headers_of(request)
+        tenant, correlation_id = request.path_params["tenant"], headers.get("client-request-id", "")
+
+        async def handle() -> Reply:
+            return self._state.entra.device_code(tenant, headers.get("content-type", ""), body, correlation_id)
+
+        return await self.answer(request, handle, self._entra_refusal(correlation_id), _token_detail(body))
 
     async def discovery(self, request: Request) -> Response:
         """The OpenID configuration, in both versions."""
@@ -63,7 +73,7 @@ class Service:
         async def handle() -> Reply:
             return self._state.entra.discovery(request.path_params["tenant"], version)
 
-        return await self._http(request, handle, self._entra_refusal(""))
+        return await self.answer(request, handle, self._entra_refusal(""))
 
     async def keys(self, request: Request) -> Response:
         """The signing keys."""
@@ -71,7 +81,7 @@ class Service:
         async def handle() -> Reply:
             return Reply(200, json=self._state.issuer.jwks())
 
-        return await self._http(request, handle, self._entra_refusal(""))
+        return await self.answer(request, handle, self._entra_refusal(""))
 
     def _entra_refusal(self, correlation_id: str) -> Refuse:
         def refuse(error: GraphError) -> Reply:
@@ -83,9 +93,10 @@ class Service:
 
         return refuse
 
-    async def _http(
+    async def answer(
         self, request: Request, handle: Handle, refuse: Refuse, detail: dict[str, str] | None = None
     ) -> Response:
+        """Answer a request under the faults in force, and note it."""
         path, query = str(request.scope["path"]), request.url.query
         try:
             reply = await attend(self._state, request.method, path, query, handle, refuse, detail=detail)
@@ -108,7 +119,8 @@ class CutConnection(Response):
                 pass
 
 
-def _headers(request: Request) -> dict[str, str]:
+def headers_of(request: Request) -> dict[str, str]:
+    """The headers, by their names in lower case."""
     return {name.lower(): value for name, value in request.headers.items()}
 
 

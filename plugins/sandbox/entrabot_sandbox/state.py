@@ -18,6 +18,7 @@ from entrabot_sandbox.entra import Entra
 from entrabot_sandbox.faults import Faults
 from entrabot_sandbox.mailbox import Mailboxes
 from entrabot_sandbox.recorder import Recorder
+from entrabot_sandbox.sign_in_guard import Guard
 from entrabot_sandbox.throttle import Throttle
 from entrabot_sandbox.tokens import Issuer
 from entrabot_sandbox.word_comments import Comments
@@ -44,9 +45,10 @@ class State:
         self.reset()
 
     def reset(self) -> None:
-        """Back to the tenancy and the settings of the start; ids, keys and issued tokens stay."""
+        """Back to the tenancy and the settings of the start; ids, keys and issued access tokens stay."""
         self.directory: Directory = defaults.build(self.guids, self._certificate)
         self.entra = Entra(self.issuer, self.directory)
+        self.sign_in_guard = Guard(self.clock, self.base)
         self.clock.offset = 0.0
         self.conversations = Conversations(self.clock)
         self.mailboxes = Mailboxes(self.clock, self.directory)
@@ -82,6 +84,11 @@ class State:
         path = self.folder / f"{name}.pem"
         write_private(path, pem)
         return path, certificate
+
+    def delegated(self) -> dict[str, str]:
+        """What a program needs for people to sign in to it themselves."""
+        client = self.directory.clients[0]
+        return {"client_id": client.app_id, "authority": f"{self.base}/{client.tenant.id}"}
 
     def environment(self, ca_file: Path) -> dict[str, str]:
         """The settings that a server needs to live in this tenant."""

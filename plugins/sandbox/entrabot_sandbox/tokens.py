@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import json
 import random
 import secrets
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import uuid4
@@ -14,7 +16,7 @@ import jwt
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 from entrabot_sandbox.clock import Clock
-from entrabot_sandbox.directory import AgentIdentity, Tenant, User
+from entrabot_sandbox.directory import AgentIdentity, PublicClient, Tenant, User
 
 Claims = dict[str, Any]
 
@@ -92,39 +94,48 @@ class Issuer:
             tenant, audience, expires_in, appid=app_id, idtyp="app", oid=object_id, sub=object_id, **claims
         )
 
-    def user_token(self, audience: str, agent: AgentIdentity, user: User, scopes: list[str], expires_in: int) -> str:
-        """An access token of an agent user for a resource, in the v1 format."""
+    def user_token(
+        self, audience: str, client: AgentIdentity | PublicClient, user: User, scopes: list[str], expires_in: int
+    ) -> str:
+        """An access token of a user for a resource, in the v1 format: an agent's user, or a person who signed in."""
         return self._access_token(
             user.tenant,
             audience,
             expires_in,
-            appid=agent.app_id,
+            appid=client.app_id,
             idtyp="user",
             oid=user.id,
-            sub=secrets.token_urlsafe(32),
+            sub=self._pairwise(audience, user),
             scp=" ".join(scopes),
             name=user.name,
             upn=user.upn,
             unique_name=user.upn,
-            xms_act_fct="3 11",
-            xms_sub_fct="2 13",
-            xms_idrel="1",
-            xms_par_app_azp=agent.blueprint.app_id,
+            **(_agent_claims(client) if isinstance(client, AgentIdentity) else _PERSON_CLAIMS),
         )
 
-    def id_token(self, agent: AgentIdentity, user: User, expires_in: int) -> str:
-        """The OpenID Connect token that says who the user is."""
+    def id_token(self, app_id: str, user: User, expires_in: int, openid: Collection[str], nonce: str = "") -> str:
+        """The OpenID Connect token that says who the user is, as far as the words of the scope (openid) go."""
         claims = {
-            "aud": agent.app_id,
+            "aud": app_id,
             "iss": f"{self.base}/{user.tenant.id}/v2.0",
-            "name": user.name,
-            "oid": user.id,
-            "preferred_username": user.upn,
-            "sub": secrets.token_urlsafe(32),
+            "sub": self._pairwise(app_id, user),
             "tid": user.tenant.id,
             "ver": "2.0",
         }
+        home = user.home or user
+        if "profile" in openid:
+            claims |= {"name": user.name, "oid": user.id, "preferred_username": home.upn}
+        if "email" in openid and home.mail:
+            claims["email"] = home.mail
+        if home is not user:
+            claims["idp"] = f"https://sts.windows.net/{home.tenant.id}/"
+        if nonce:
+            claims["nonce"] = nonce
         return self.sign(claims, expires_in)
+
+    def _pairwise(self, audience: str, user: User) -> str:
+        """What a user is called at one place: always the same there, something else elsewhere."""
+        return _base64url(hashlib.sha256(f"{self.kid} {audience} {user.id}".encode()).digest())
 
     def _access_token(self, tenant: Tenant, audience: str, expires_in: int, **claims: Any) -> str:
         common = {
@@ -138,9 +149,25 @@ class Issuer:
 
 
 def client_info(user: User) -> str:
-    """The ``client_info`` member: who signed in, base64url of a small JSON."""
-    content = json.dumps({"uid": user.id, "utid": user.tenant.id}).encode()
+    """The ``client_info`` member: who signed in, as they are at home, base64url of a small JSON."""
+    home = user.home or user
+    return _base64url(json.dumps({"uid": home.id, "utid": home.tenant.id}).encode())
+
+
+def _agent_claims(agent: AgentIdentity) -> Claims:
+    return {
+        "xms_act_fct": "3 11",
+        "xms_sub_fct": "2 13",
+        "xms_idrel": "1",
+        "xms_par_app_azp": agent.blueprint.app_id,
+    }
+
+
+def _base64url(content: bytes) -> str:
     return base64.urlsafe_b64encode(content).decode().rstrip("=")
+
+
+_PERSON_CLAIMS: Claims = {"appidacr": "0", "amr": ["pwd", "mfa"]}
 
 
 _SIGNATURE_ONLY: Any = {"verify_exp": False, "verify_nbf": False, "verify_iat": False, "verify_aud": False}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
@@ -11,6 +12,7 @@ from rich.panel import Panel
 from rich.rule import Rule
 from rich.table import Table
 
+_ADDRESS = re.compile(r"https://\S+")
 _VOICES = {"agent": "cyan", "sponsor": "green", "stranger": "yellow", "server": "magenta"}
 
 
@@ -37,7 +39,8 @@ class Stage:
         self.console.print(Rule(f"[bold]{self._scenes}  {escape(text)}[/]", align="left", style="blue"))
 
     def says(self, voice: str, who: str, text: str) -> None:
-        """Somebody says something."""
+        """Somebody says something; addresses are too long to be read."""
+        text = _ADDRESS.sub("(link)", text)
         self.console.print(f"  [bold {_VOICES[voice]}]{escape(who):<22}[/] {escape(text)}")
 
     def does(self, call: str) -> None:

@@ -1,6 +1,7 @@
 """One tool call: validated, audited, run through the wrappers, its result made into text at one place.
 
-Order, outermost first: this boundary, audit, the plugins' wrappers, the envelope around outside text, the tool.
+Order, outermost first: this boundary, audit, the plugins' wrappers, the envelope around outside text, the tool. A call
+that is refused before its ``pending`` line leaves one line, with nothing of what was passed.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import json
 import logging
 import secrets
 import traceback
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
@@ -22,6 +23,7 @@ from entrabot_host.assembly import AssembledTool
 from entrabot_host.delivery.cargo import CURRENT, Cargo
 from entrabot_host.errors import EntrabotError, InvalidArgument
 from entrabot_host.host import Outcome
+from entrabot_host.records.deeds import DONE
 from entrabot_host.security.envelope import wrap_fields
 from entrabot_host.security.redaction import redact
 from entrabot_host.security.text import neutralise
@@ -30,12 +32,22 @@ from entrabot_host.wrappers import ToolCall
 
 log = logging.getLogger(__name__)
 _AUDIT_SECONDS = 5.0
+_REFUSAL_SECONDS = 15.0
+"""How long a refused call waits for its line, which itself may wait for a sign-in under way."""
 _LONGEST_ERROR = 4000
 
 Ready = Callable[[str], Awaitable[None]]
 """Waits until a plugin has started. Raises `PluginError` when it could not."""
 WriteAudit = Callable[[str, str, str, Outcome, Mapping[str, Any]], Awaitable[str]]
 """``(plugin, action, resource, outcome, metadata) -> event id``. Raises `AttributionError` when nobody can be named."""
+
+
+class WriteLine(Protocol):
+    """Writes an audit line of one call."""
+
+    async def __call__(self, outcome: Outcome, **more: str) -> None:
+        """Write it. Raises what `WriteAudit` does."""
+        ...
 
 
 class Carrier(Protocol):
@@ -133,9 +145,7 @@ class Calls:
     async def _answered(self, assembled: AssembledTool, arguments: Mapping[str, Any], context: ToolContext) -> Answer:
         token = self._context.set(context)
         try:
-            validated = assembled.signature.validate(arguments)
-            if self._ready is not None:
-                await self._ready(assembled.plugin)
+            validated = await self._admitted(assembled, arguments, context)
             result = await self._audited(assembled, validated, context)
             return _answer(result)
         except EntrabotError as error:
@@ -147,28 +157,78 @@ class Calls:
         finally:
             self._context.reset(token)
 
+    async def _admitted(
+        self, assembled: AssembledTool, arguments: Mapping[str, Any], context: ToolContext
+    ) -> dict[str, Any]:
+        """Return the validated arguments once the plugin has started. A refusal is recorded like a failed deed."""
+        try:
+            validated = assembled.signature.validate(arguments)
+            if self._ready is not None:
+                await self._ready(assembled.plugin)
+        except EntrabotError as error:
+            if audit := _audit_of(assembled):
+                await self._record_refusal(assembled, audit, context, error)
+            raise
+        return validated
+
+    async def _record_refusal(
+        self, assembled: AssembledTool, audit: Audit, context: ToolContext, error: EntrabotError
+    ) -> None:
+        """Write the line. Nothing was done, so a record that fails or takes long keeps nobody from his answer."""
+        more = {"refused": "before it began", "error": type(error).__name__}
+        parameter = str(error.details.get("parameter", "")).partition(".")[0]
+        if parameter in assembled.signature.parameters:
+            more["parameter"] = parameter
+        try:
+            async with asyncio.timeout(_REFUSAL_SECONDS):
+                await self._line(assembled, audit.action, "", context)(Outcome.FAILURE, **more)
+        except (EntrabotError, TimeoutError) as failure:
+            log.warning("a refused call of %s could not be audited: %s", assembled.name, type(failure).__name__)
+
     async def _audited(self, assembled: AssembledTool, arguments: dict[str, Any], context: ToolContext) -> Any:
         audit = _audit_of(assembled)
         if audit is None:
             return await assembled.call(**arguments)
-        resource = _resource(audit, arguments)
-        metadata = {"tool": assembled.name, "call_id": context.call_id, "client": context.client_name}
-
-        async def write(outcome: Outcome, **more: str) -> None:
-            await self._write_audit(assembled.plugin, audit.action, resource, outcome, {**metadata, **more})
-
+        write = self._line(assembled, audit.action, _resource(audit, arguments), context)
         await write(Outcome.PENDING)
+        done: set[str] = set()
+        token = DONE.set(done)
         try:
             result = await assembled.call(**arguments)
         except EntrabotError as error:
-            await write(Outcome.FAILURE, error=type(error).__name__)
+            await _to_its_end(write(Outcome.FAILURE, error=type(error).__name__))
             raise
         except BaseException as error:
+            if isinstance(error, asyncio.CancelledError) and audit.action in done:
+                raise  # cancelled after its deed, as the tool has recorded
             with anyio.move_on_after(_AUDIT_SECONDS, shield=True):
                 await write(Outcome.FAILURE, error=type(error).__name__)
             raise
-        await write(Outcome.SUCCESS)
+        finally:
+            DONE.reset(token)
+        await _to_its_end(write(Outcome.SUCCESS))
         return result
+
+    def _line(self, assembled: AssembledTool, action: str, resource: str, context: ToolContext) -> WriteLine:
+        """Return what writes this call's audit lines, given an outcome and more metadata."""
+        metadata = {"tool": assembled.name, "call_id": context.call_id, "client": context.client_name}
+
+        async def write(outcome: Outcome, **more: str) -> None:
+            await self._write_audit(assembled.plugin, action, resource, outcome, {**metadata, **more})
+
+        return write
+
+
+async def _to_its_end(writing: Coroutine[Any, Any, None]) -> None:
+    """Write an outcome; a cancellation meanwhile is passed on once it is written, or after a while."""
+    task = asyncio.create_task(writing)
+    try:
+        await asyncio.shield(task)
+    except asyncio.CancelledError:
+        with anyio.move_on_after(_AUDIT_SECONDS, shield=True):
+            await asyncio.wait({task})
+        task.cancel()
+        raise
 
 
 def _being_cancelled() -> bool:

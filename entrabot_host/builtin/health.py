@@ -24,3 +24,9 @@ class HostHealth:
         backend = await self._parts.backend()
         await backend.check()
         return Health(True, f"{backend.name}: {backend.location}")
+
+    async def audit(self) -> Health:
+        """Whether deeds can be recorded: those that cannot be are not done."""
+        audit_log = self._parts.audit_log
+        await audit_log.check()
+        return Health(True, f"local: {audit_log.location}")

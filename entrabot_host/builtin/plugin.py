@@ -78,6 +78,7 @@ class HostPlugin:
 
     @hookimpl
     def health_checks(self, host: Host) -> Iterable[HealthCheck]:
-        """Graph and storage."""
+        """Graph, storage and the audit log."""
         health = HostHealth(self._application.parts)
-        return [HealthCheck("graph", health.graph), HealthCheck("storage", health.storage)]
+        checks = {"graph": health.graph, "storage": health.storage, "audit": health.audit}
+        return [HealthCheck(name, check) for name, check in checks.items()]

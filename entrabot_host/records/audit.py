@@ -34,6 +34,15 @@ class AuditLog:
         self._files = LocalBackend(folder)
         self._agent_id = agent_id
 
+    @property
+    def location(self) -> str:
+        """The folder."""
+        return self._files.location
+
+    async def check(self) -> None:
+        """Prove that the folder takes lines. Raises `StorageError` with the reason when it does not."""
+        await self._files.check()
+
     async def write(
         self,
         action: str,

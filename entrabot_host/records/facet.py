@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from entrabot_host.host import Interaction, Outcome
+from entrabot_host.records.deeds import record_success
 from entrabot_host.records.interactions import InteractionLog
 from entrabot_host.records.reading import Wanted
 
@@ -26,7 +27,10 @@ class RecordsFacet:
         self, action: str, resource: str, outcome: Outcome, metadata: Mapping[str, Any] | None = None
     ) -> str:
         """Write an audit line stamped with this plugin; return its event id. Raises `AttributionError`."""
-        return await self._write_audit(self._plugin, action, resource, outcome, metadata or {})
+        event_id = await self._write_audit(self._plugin, action, resource, outcome, metadata or {})
+        if outcome is Outcome.SUCCESS:
+            record_success(action)
+        return event_id
 
     async def interaction(self, entry: Interaction) -> None:
         """Append to the interaction log."""

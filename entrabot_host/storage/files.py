@@ -178,7 +178,7 @@ def explain(error: OSError, folder: Path) -> StorageError:
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         what, remedy = "is on a full disk", "Free some space; nothing that was stored before has changed."
     elif error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-        what, remedy = "cannot be written or read", "Check its owner and permissions, or choose another data folder."
+        what, remedy = "cannot be written or read", "Check its owner and permissions, or choose another folder."
     elif error.errno == errno.ELOOP:
         what, remedy = "holds a symbolic link where a file should be", "Replace the link by the file itself."
     else:

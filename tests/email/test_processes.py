@@ -1,9 +1,10 @@
-"""Eight servers on one mailbox, real processes."""
+"""Eight servers on one mailbox, real processes: state on this machine, and in Azure's emulator."""
 
 from __future__ import annotations
 
 import asyncio
 import os
+import secrets
 from collections import Counter
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 
 from tests.e2e.wire import Server, served
 from tests.email.parts import looks, until, write
+from tests.host.storage.azurite import Azurite
 
 SERVERS = 8
 MAILS = 24
@@ -35,9 +37,19 @@ def environment(tenant: Any, folder: Path) -> dict[str, str]:
     }
 
 
+@pytest.fixture(params=["folder", pytest.param("azurite", marks=pytest.mark.slow)])
+async def storage(request: pytest.FixtureRequest, tenant: Any, tmp_path: Path) -> dict[str, str]:
+    """Settings that say where state lies."""
+    if request.param == "folder":
+        return {}
+    azurite: Azurite = request.getfixturevalue("azurite")
+    container = await azurite.make(f"c{secrets.token_hex(8)}")
+    return azurite.settings(container, tenant.environment["ENTRABOT_CA_BUNDLE"], tmp_path)
+
+
 @pytest.mark.timeout(300)
-async def test_each_mail_is_delivered_by_one_of_them(tenant: Any, tmp_path: Path) -> None:
-    settings = environment(tenant, tmp_path)
+async def test_each_mail_is_delivered_by_one_of_them(tenant: Any, tmp_path: Path, storage: dict[str, str]) -> None:
+    settings = environment(tenant, tmp_path) | storage
 
     async def looked(times: int) -> None:
         async def often() -> bool:

@@ -101,6 +101,17 @@ def test_a_day_is_sorted_with_the_last_first() -> None:
     assert "1 in" in found.needs_you[0].line()
 
 
+def test_what_nobody_answered_is_the_agents_and_shows_no_id() -> None:
+    (item,) = triage([said(1, "The boat is in the yard.")]).handled
+    assert (item.who, item.excerpt) == ("Your agent", "The boat is in the yard.")
+
+
+@pytest.mark.parametrize("cut", [200, len("Subject: Contract\n\n") + 50])
+def test_mail_that_cannot_be_read_is_told_by_its_subject(cut: int) -> None:
+    (item,) = triage([mail(1, "bob@x.example", f"Subject: Contract\n\n{PROTECTED}"[:cut])]).needs_you
+    assert (item.excerpt, item.why) == ("Contract", "encrypted, so it has to be opened in Outlook")
+
+
 TEXT = st.text(max_size=60)
 ENTRY = st.builds(
     Entry,
@@ -249,6 +260,22 @@ async def test_a_summary_is_sorted_archived_and_mailed(
     assert (facts["day"], facts["counts"]) == (day, found["counts"])
     actions = [line["action"] for line in entrabot_audit() if line["outcome"] == "success"]
     assert actions == ["email.daily_summary"]
+
+
+async def test_a_summary_is_written_down_and_answers_nobody(mailing: Mailing, tenant: Any, tmp_path: Path) -> None:
+    async with mailing() as agent:
+        log(tmp_path, {**ASKED, "sender": "alice@contoso.example"})
+        assert (await agent.call("run_daily_summary"))["counts"]["needs_you"] == 1
+        (line,) = (await agent.call("read_interactions", direction="outbound"))["interactions"]
+        assert (line["channel"], line["action"], line["recipient"]) == (
+            "email",
+            "run_daily_summary",
+            "alice@contoso.example",
+        )
+        assert "1 thing needs you" in line["summary"]
+        again = await agent.call("run_daily_summary", send=False)
+        assert again["counts"] == {"needs_you": 1, "handled": 0, "heads_up": 0, "interactions": 1}
+        assert len((await agent.call("read_interactions", direction="outbound"))["interactions"]) == 1
 
 
 async def test_it_may_be_made_without_being_sent_and_of_another_day(

@@ -17,9 +17,10 @@ from entrabot_host.calls import Answer, Calls
 from entrabot_host.delivery.cargo import CURRENT, Cargo, Piece
 from entrabot_host.delivery.talk import Talk
 from entrabot_host.discovery import Selection
-from entrabot_host.errors import AttributionError
-from entrabot_host.host import Conversation
+from entrabot_host.errors import AttributionError, PluginError, StorageError
+from entrabot_host.host import Conversation, Outcome
 from entrabot_host.protocol import Outgoing
+from entrabot_host.records.facet import RecordsFacet
 from entrabot_host.security.envelope import MARKER
 from entrabot_host.serve import ObservedWrites
 
@@ -39,10 +40,11 @@ class Context:
 class Bench:
     """Runs one tool and keeps the audit lines."""
 
-    def __init__(self, tool: Tool, *, refuse: Exception | None = None, **hooks: Any) -> None:
+    def __init__(self, tool: Tool, *, refuse: Exception | None = None, ready: Any = None, **hooks: Any) -> None:
         self.audited: list[tuple[str, ...]] = []
+        self.metadata: list[dict[str, Any]] = []
         self._refuse = refuse
-        self.calls = Calls(write_audit=self._write)
+        self.calls = Calls(write_audit=self._write, ready=ready)
         self.assembly: Assembly = assemble(
             [offering("demo", tool, **hooks)], lambda name: None, Selection(), innermost=self.calls.innermost
         )
@@ -52,6 +54,7 @@ class Bench:
         if self._refuse:
             raise self._refuse
         self.audited.append((plugin, action, resource, str(outcome), metadata.get("error", "")))
+        self.metadata.append(dict(metadata))
         assert metadata["call_id"] == "call-1"
         return "event"
 
@@ -216,6 +219,74 @@ async def test_nothing_is_done_that_cannot_be_attributed() -> None:
     assert done == []
 
 
+@pytest.mark.parametrize(
+    ("arguments", "parameter"),
+    [
+        ({"chat": 7}, "chat"),
+        ({}, "chat"),
+        ({"chat": "19:x", "customer_words": "secret words"}, None),
+        ({"chat": "19:x", "more": {"secret": "words"}}, "more"),
+    ],
+)
+async def test_a_call_that_is_refused_for_its_arguments_is_recorded_without_them(
+    arguments: dict[str, Any], parameter: str | None
+) -> None:
+    more_of = Annotated[dict[str, int] | None, Field(description="More")]
+
+    async def send(chat: Text, more: more_of = None) -> str:
+        """Send."""
+        raise AssertionError("it was refused")
+
+    bench = Bench(tool(send, WRITING, external=(), audit=Audit(action="teams.send", resource="chat")))
+    answer = await bench.run(**arguments)
+
+    assert json.loads(answer.text)["error"]["type"] == "InvalidArgument"
+    assert bench.audited == [("demo", "teams.send", "", "failure", "InvalidArgument")]
+    (metadata,) = bench.metadata
+    assert (metadata["tool"], metadata["refused"], metadata.get("parameter")) == ("send", "before it began", parameter)
+    assert not {"secret", "words", "customer"} & set(json.dumps(metadata).replace("_", '"').split('"'))
+
+
+async def test_a_refused_call_of_a_reading_tool_leaves_no_line() -> None:
+    async def look(what: Text) -> str:
+        """Look."""
+        return "seen"
+
+    bench = Bench(tool(look))
+
+    assert (await bench.run()).is_error
+    assert bench.audited == []
+
+
+async def test_a_call_of_a_plugin_that_has_not_started_is_recorded() -> None:
+    async def send(chat: Text) -> str:
+        """Send."""
+        raise AssertionError("it was refused")
+
+    async def ready(plugin: str) -> None:
+        raise PluginError("It has not started.")
+
+    bench = Bench(tool(send, WRITING), ready=ready)
+    answer = await bench.run(chat="19:x")
+
+    assert json.loads(answer.text)["error"]["type"] == "PluginError"
+    assert bench.audited == [("demo", "send", "", "failure", "PluginError")]
+
+
+@pytest.mark.parametrize("failure", [AttributionError("Nobody is signed in."), StorageError("The disk is full.")])
+async def test_a_refusal_that_cannot_be_recorded_is_still_explained(
+    failure: Exception, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def send(chat: Text) -> str:
+        """Send."""
+        raise AssertionError("it was refused")
+
+    answer = await Bench(tool(send, WRITING), refuse=failure).run(chat=7)
+
+    assert json.loads(answer.text)["error"]["type"] == "InvalidArgument"
+    assert type(failure).__name__ in caplog.text
+
+
 async def test_a_bug_shows_an_id_and_neither_traceback_nor_text(caplog: pytest.LogCaptureFixture) -> None:
     async def broken() -> str:
         """Break."""
@@ -250,6 +321,62 @@ async def test_a_cancelled_call_stops_and_leaves_an_audit_line() -> None:
     with pytest.raises(asyncio.CancelledError):
         await asyncio.wait_for(running, 5)
     assert bench.audited[-1][3:] == ("failure", "CancelledError")
+
+
+@pytest.mark.parametrize("own", [True, False])
+async def test_no_failure_follows_the_success_that_a_tool_recorded_before_it_was_cancelled(own: bool) -> None:
+    """The message is out; only the wait for its answer was cancelled."""
+    out = asyncio.Event()
+
+    async def record(bench: Bench) -> None:
+        facet = RecordsFacet("demo", bench.calls._write_audit, None)  # type: ignore[arg-type]
+        await facet.audit("send" if own else "another.deed", "19:x", Outcome.SUCCESS, {"call_id": "call-1"})
+
+    async def send() -> str:
+        """Send."""
+        try:
+            out.set()
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.shield(asyncio.create_task(record(bench)))
+        return "never"
+
+    bench = Bench(tool(send, WRITING))
+    running = asyncio.create_task(bench.run())
+    await asyncio.wait_for(out.wait(), 5)
+    running.cancel()
+
+    with pytest.raises(asyncio.CancelledError):
+        await asyncio.wait_for(running, 5)
+    assert [line[3] for line in bench.audited] == ["pending", "success"] + ([] if own else ["failure"])
+
+
+@pytest.mark.parametrize("fails", [False, True])
+async def test_the_outcome_is_written_although_the_call_is_cancelled_meanwhile(fails: bool) -> None:
+    writing, go_on = asyncio.Event(), asyncio.Event()
+
+    async def send() -> str:
+        """Send."""
+        if fails:
+            raise EntrabotError("No.")
+        return "sent"
+
+    class Slow(Bench):
+        async def _write(self, plugin: str, action: str, resource: str, outcome: Any, metadata: Any) -> str:
+            if outcome is not Outcome.PENDING:
+                writing.set()
+                await go_on.wait()
+            return await super()._write(plugin, action, resource, outcome, metadata)
+
+    bench = Slow(tool(send, WRITING))
+    running = asyncio.create_task(bench.run())
+    await asyncio.wait_for(writing.wait(), 5)
+    running.cancel()
+    go_on.set()
+
+    with pytest.raises(asyncio.CancelledError):
+        await asyncio.wait_for(running, 5)
+    assert [line[3] for line in bench.audited] == ["pending", "failure" if fails else "success"]
 
 
 async def test_reading_is_not_audited() -> None:

@@ -1,4 +1,4 @@
-"""A store of one process, and children that write promises."""
+"""A store of one process."""
 
 from __future__ import annotations
 

@@ -4,16 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
-import random
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import pytest
 from entrabot_promises import book as module
-from entrabot_promises.log import Log
 
 from entrabot_host import ConcurrencyError, EntrabotError, Entry
 from tests.promises.parts import book
@@ -101,39 +95,3 @@ async def test_a_long_file_is_compacted(tmp_path: Path, monkeypatch: pytest.Monk
     assert len(lines) < 25
     assert await promises.open() == [kept]
     assert len(await promises.all()) == 13
-
-
-def test_killed_at_random_moments_nothing_acknowledged_is_lost(tmp_path: Path) -> None:
-    """Four processes, killed again and again; each line they printed was acknowledged to them."""
-    acknowledged: dict[str, str] = {}
-    chance = random.Random(7)
-    root = Path(__file__).parents[2]
-    for turn in range(5):
-        children = [
-            subprocess.Popen(
-                [sys.executable, "-m", "tests.promises.processes", str(tmp_path), f"{turn}-{name}"],
-                stdout=subprocess.PIPE,
-                cwd=root,
-            )
-            for name in range(4)
-        ]
-        for child in children:
-            assert child.stdout is not None
-            first = child.stdout.readline().decode()
-            assert first.startswith("A ")
-            acknowledged[first.split()[1]] = "A"
-        for child in chance.sample(children, 4):
-            time.sleep(chance.uniform(0, 0.15))
-            child.send_signal(signal.SIGKILL)
-        for child in children:
-            rest = child.communicate()[0].decode()
-            acknowledged.update({key: word for word, key in map(str.split, rest.splitlines(keepends=False))})
-    data = (tmp_path / "promises.jsonl").read_bytes()
-    log = Log.parse(data)
-    found = log.promises()
-    assert log.unreadable() == 0
-    assert acknowledged.keys() <= found.keys()
-    assert all(not found[key].is_open for key, word in acknowledged.items() if word == "R")
-    descriptions = [promise.description for promise in found.values()]
-    assert len(set(descriptions)) == len(descriptions), "something was added twice"
-    assert len(acknowledged) >= 20

@@ -54,7 +54,7 @@ def register_tools(host: Host) -> Iterable[Tool]:
             hints=_SENDS,
             permissions=("Mail.Send",),
             external=daily.EXTERNAL,
-            audit=Audit(action=schedule.ACTION, resource="day"),
+            audit=Audit(action=daily.ACTION, resource="day"),
         ),
     ]
 

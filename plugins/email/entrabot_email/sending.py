@@ -4,7 +4,6 @@ import html
 import re
 import secrets
 import time
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
@@ -15,13 +14,13 @@ from pydantic import Field
 
 from entrabot_email.addresses import Recipient, parse_addresses
 from entrabot_email.api import MailApi, explained
+from entrabot_email.books import keep_books
 from entrabot_email.reading import check_message_id
 from entrabot_email.wire import Mail, listed
 from entrabot_host import (
     Attribution,
     Conversation,
     Direction,
-    EntrabotError,
     GraphError,
     GraphUnavailable,
     Host,
@@ -162,7 +161,7 @@ class Sending:
         return False
 
     async def _remember(self, draft: Draft, me: Principal) -> None:
-        """Write down what was sent. It was sent: a failure here is logged and must not look like a failed send."""
+        """Write down what was sent."""
         original = draft.reply_to
         metadata = {"subject": original.subject if original else draft.subject}
         if original:
@@ -178,15 +177,11 @@ class Sending:
             metadata=metadata,
         )
         mailbox = Conversation.mail(me.user_name.lower())
-        steps: tuple[Callable[[], Awaitable[None]], ...] = (
+        steps = (
             partial(self._host.inbox.spoke, mailbox, f"sent-{secrets.token_hex(8)}"),
             partial(self._host.records.interaction, entry),
         )
-        for step in steps:
-            try:
-                await step()
-            except EntrabotError as error:
-                self._host.log.warning("a sent mail could not be written down: %s", error.message)
+        await keep_books(self._host, AUDIT_ACTION, entry.recipient, steps)
 
 
 def _check_body(body: str) -> None:

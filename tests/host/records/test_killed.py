@@ -1,4 +1,6 @@
-"""Four processes append interactions and are killed at any moment, 200 times: on a folder, and in Azure's emulator."""
+"""Four processes append interactions, make promises and keep them, and are killed at any moment, 200 times: on a
+folder, and in Azure's emulator.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +20,7 @@ from pathlib import Path
 import pytest
 
 from entrabot_host.storage.backend import MemoryBackend
+from tests.host.records.nursery import promises_in
 from tests.host.storage.azurite import Azurite
 from tests.host.storage.processes import open_place
 
@@ -32,11 +35,11 @@ _LONGEST_LIFE = 0.08
 
 
 class Nursery:
-    """The process that forks writers. acknowledged: the ids that writers said were written, by writer."""
+    """The process that forks writers. acknowledged: what each writer said, and then the ids, in order."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self._process = process
-        self.acknowledged: dict[str, list[str]] = {}
+        self.acknowledged: dict[str, dict[str, list[str]]] = {}
         self._pids: dict[str, int] = {}
 
     @classmethod
@@ -54,11 +57,13 @@ class Nursery:
                 process.stdin.close()
 
     def start(self, name: str) -> None:
-        self.acknowledged[name] = []
+        self.acknowledged[name] = {"wrote": [], "added": [], "resolved": []}
         self._say(f"start {name}")
 
     def until_all_wrote(self) -> None:
-        while not all(self.acknowledged.values()):
+        """Wait for a line of each, and for a promise of somebody."""
+        said = self.acknowledged.values()
+        while not (all(one["wrote"] for one in said) and any(one["added"] for one in said)):
             self._hear()
 
     def kill_all(self) -> None:
@@ -89,8 +94,8 @@ class Nursery:
         name, what, value = (*line.split(), "")[:3]
         if what == "pid":
             self._pids[name] = int(value)
-        elif what == "wrote":
-            self.acknowledged[name].append(value)
+        elif name in self.acknowledged:
+            self.acknowledged[name][what].append(value)
         return line
 
 
@@ -111,9 +116,9 @@ async def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return json.dumps({"endpoint": azurite.endpoint, "ca_bundle": azurite.ca_bundle, "container": container})
 
 
-async def test_every_acknowledged_line_is_there_once_and_every_line_parses(place: str) -> None:
+async def test_all_that_was_acknowledged_is_there_once_and_all_files_parse(place: str) -> None:
     chance = random.Random(11)
-    acknowledged: dict[str, list[str]] = {}
+    acknowledged: dict[str, dict[str, list[str]]] = {}
     with Nursery.open(place) as nursery:
         for turn in range(ROUNDS):
             nursery.acknowledged = {}
@@ -124,17 +129,43 @@ async def test_every_acknowledged_line_is_there_once_and_every_line_parses(place
             nursery.kill_all()
             nursery.hear_all()
             acknowledged |= nursery.acknowledged
+    assert len(acknowledged) == ROUNDS * WRITERS
     backend = open_place(place)
+    try:
+        await check_interactions(backend, {name: said["wrote"] for name, said in acknowledged.items()})
+        await check_promises(backend, acknowledged)
+    finally:
+        await backend.aclose()
+
+
+async def check_interactions(backend: MemoryBackend, acknowledged: dict[str, list[str]]) -> None:
     await backend.append(f"interactions/{await newest(backend)}.jsonl", b"{}")  # removes what the last death cut off
     present = await lines_of(backend)
-    await backend.aclose()
     counts = Counter(line["id"] for line in present)
     assert set(counts.values()) == {1}
-    assert len(acknowledged) == ROUNDS * WRITERS
     for name, identifiers in acknowledged.items():
         mine = [line["id"] for line in present if line["sender"] == name]
         assert mine[: len(identifiers)] == identifiers
         assert len(mine) <= len(identifiers) + 1  # the last one may have been written, and its writer died unheard
+
+
+async def check_promises(backend: MemoryBackend, acknowledged: dict[str, dict[str, list[str]]]) -> None:
+    log = await promises_in(backend).log()
+    assert log.unreadable() == 0
+    present = log.promises()
+    made: dict[str, list[str]] = {name: [] for name in acknowledged}
+    for promise in present.values():
+        name, number = promise.description.split()
+        assert number == str(len(made[name])), "one is missing, or was made twice"
+        made[name].append(promise.id)
+    for name, said in acknowledged.items():
+        assert made[name][: len(said["added"])] == said["added"]
+        assert len(made[name]) <= len(said["added"]) + 1
+        kept = [identifier for identifier in made[name] if not present[identifier].is_open]
+        assert kept[: len(said["resolved"])] == said["resolved"]
+        assert len(kept) <= len(said["resolved"]) + 1
+        assert {present[identifier].resolution for identifier in kept} <= {f"kept by {name}"}
+    assert sum(len(said["resolved"]) for said in acknowledged.values()) >= ROUNDS // 2
 
 
 async def newest(backend: MemoryBackend) -> str:

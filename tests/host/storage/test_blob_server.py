@@ -15,6 +15,13 @@ from tests.host.storage.azurite import Azurite
 from tests.host.storage.interposer import answers, hangs, interposed
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(420)]
+FAULTS = {
+    "hangs": hangs,
+    "403": answers(403, "AuthorizationPermissionMismatch"),
+    "409": answers(409, "ContainerBeingDeleted"),
+    "412": answers(412, "LeaseIdMissing"),
+    "503": answers(503, "ServerBusy"),
+}
 
 
 async def test_state_goes_to_the_container(
@@ -42,7 +49,7 @@ async def test_state_goes_to_the_container(
 
 
 @pytest.mark.parametrize("entrabot_era", ["legacy"], indirect=True)
-@pytest.mark.parametrize("fault", [hangs, answers(403, "AuthorizationPermissionMismatch")], ids=["hangs", "403"])
+@pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS)
 async def test_the_server_answers_while_storage_does_not(
     entrabot: Any, entrabot_tenant: Any, azurite: Azurite, tmp_path: Path, fault: Any
 ) -> None:

@@ -20,6 +20,7 @@ from entrabot_host.errors import StorageError
 from entrabot_host.storage.files import TEMPORARY
 from entrabot_host.storage.local import LocalBackend
 from tests.host.storage.azurite import Azurite
+from tests.host.storage.disks import filled, small_disk
 from tests.host.storage.processes import open_place
 
 pytestmark = [pytest.mark.skipif(os.name == "nt", reason="POSIX signals"), pytest.mark.timeout(240)]
@@ -97,43 +98,28 @@ def test_killed_writers_leave_whole_files_and_all_that_was_acknowledged(tmp_path
 
 
 @pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    mount = shutil.which("mount")
-    if mount is None or os.geteuid() != 0:
-        pytest.skip("a small file system can be mounted by root only")
-    done = subprocess.run([mount, "-t", "tmpfs", "-o", "size=256k", "none", folder], capture_output=True, check=False)
-    if done.returncode:
-        pytest.skip(f"a small file system cannot be mounted here: {done.stderr!r}")
-    yield folder
-    subprocess.run(["umount", "-l", folder], check=True)
+def disk(tmp_path: Path) -> Iterator[Path]:
+    with small_disk(tmp_path / "disk") as disk:
+        yield disk
 
 
-async def test_a_full_disk_keeps_what_there_is_and_says_so(small_disk: Path) -> None:
-    backend = LocalBackend(small_disk)
+async def test_a_full_disk_keeps_what_there_is_and_says_so(disk: Path) -> None:
+    backend = LocalBackend(disk)
     await backend.write("kept", b"old" * 1000)
     await backend.append("log", b"one")
-    (small_disk / "filler").write_bytes(b"")
-    with (small_disk / "filler").open("ab", buffering=0) as filler:
-        try:
-            while True:
-                filler.write(b"f" * 4096)
-        except OSError:
-            pass
-    with pytest.raises(StorageError, match="full disk") as caught:
-        await backend.write("kept", b"new" * 20000)
-    assert str(small_disk) in caught.value.message
-    assert "space" in caught.value.remedy
-    with pytest.raises(StorageError, match="full disk"):
-        await backend.append("log", b"2" * 50000)
-    assert (small_disk / "kept").read_bytes() == b"old" * 1000
-    assert (small_disk / "log").read_bytes() == b"one\n"
-    assert not list(small_disk.glob(f"{TEMPORARY}*"))
-    (small_disk / "filler").unlink()
+    with filled(disk):
+        with pytest.raises(StorageError, match="full disk") as caught:
+            await backend.write("kept", b"new" * 20000)
+        assert str(disk) in caught.value.message
+        assert "space" in caught.value.remedy
+        with pytest.raises(StorageError, match="full disk"):
+            await backend.append("log", b"2" * 50000)
+        assert (disk / "kept").read_bytes() == b"old" * 1000
+        assert (disk / "log").read_bytes() == b"one\n"
+        assert not list(disk.glob(f"{TEMPORARY}*"))
     await backend.write("kept", b"new")
     await backend.append("log", b"two")
-    assert (small_disk / "log").read_bytes() == b"one\ntwo\n"
+    assert (disk / "log").read_bytes() == b"one\ntwo\n"
     await backend.aclose()
 
 

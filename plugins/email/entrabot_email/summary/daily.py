@@ -3,6 +3,7 @@
 import json
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
+from functools import partial
 from typing import Annotated, Any
 
 import anyio.to_thread
@@ -10,12 +11,14 @@ from pydantic import Field
 
 from entrabot_email.addresses import is_address
 from entrabot_email.api import MailApi, explained
+from entrabot_email.books import keep_books
 from entrabot_email.settings import EmailSettings, parse_zone
-from entrabot_email.summary.entries import Entry, entries_between
+from entrabot_email.summary.entries import TOOL, Entry, entries_between
 from entrabot_email.summary.render import render, subject_of
 from entrabot_email.summary.triage import Item, Triage, triage
-from entrabot_host import EntrabotError, Host, InvalidArgument, Sponsor
+from entrabot_host import Direction, EntrabotError, Host, Interaction, InvalidArgument, Sponsor
 
+ACTION = "email.daily_summary"
 FOLDER = "summaries/"
 EXTERNAL = ("needs_you", "handled", "heads_up")
 _SHOWN = 10
@@ -82,14 +85,31 @@ class DailySummary:
     async def send(self, summary: Summary) -> str:
         """Mail it to the primary sponsor; return his address. Raises `EntrabotError` when there is none."""
         recipient = await self.recipient()
+        subject = subject_of(summary.sorted, summary.day)
         message = {
-            "subject": subject_of(summary.sorted, summary.day),
+            "subject": subject,
             "body": {"contentType": "html", "content": summary.html},
             "toRecipients": [{"emailAddress": {"address": recipient}}],
         }
         with explained():
             await self._api.send(message)
+        await self._remember(summary, subject, recipient)
         return recipient
+
+    async def _remember(self, summary: Summary, subject: str, recipient: str) -> None:
+        """Write down that it was sent."""
+        me = await self._host.identity.me()
+        entry = Interaction(
+            channel="email",
+            direction=Direction.OUTBOUND,
+            sender=me.user_name,
+            summary=subject,
+            recipient=recipient,
+            action=TOOL,
+            content_ref=summary.key,
+            metadata={"subject": subject, "day": summary.day},
+        )
+        await keep_books(self._host, ACTION, recipient, (partial(self._host.records.interaction, entry),))
 
     async def recipient(self) -> str:
         """Return the primary sponsor's address: the first of the setting, else the first sponsor's own."""

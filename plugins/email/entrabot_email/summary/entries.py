@@ -11,6 +11,8 @@ from entrabot_host import Direction, EntrabotError
 
 MOST = 20_000
 """Lines of which a summary is made at most; on a busier day the oldest are left out."""
+TOOL = "run_daily_summary"
+"""The action of a summary's own line: it answers nobody, so the next summary leaves it out."""
 
 
 @runtime_checkable
@@ -40,7 +42,7 @@ class Entry:
 
 
 async def entries_between(records: object, start: datetime, end: datetime) -> list[Entry]:
-    """Return the entries from ``start`` on and before ``end``, oldest first.
+    """Return the entries from ``start`` on and before ``end``, oldest first, without those of summaries.
 
     Raises `EntrabotError` when this host cannot read its log, `StorageError` when it cannot be read now.
     """
@@ -50,8 +52,8 @@ async def entries_between(records: object, start: datetime, end: datetime) -> li
             remedy="Update entrabot-host.",
         )
     lines = await records.interactions(start, end, limit=MOST)
-    found = [entry for line in lines if (entry := entry_of(line)) is not None and start <= entry.at < end]
-    return sorted(found, key=lambda entry: entry.at)
+    found = [entry for line in lines if (entry := entry_of(line)) is not None and entry.action != TOOL]
+    return sorted((entry for entry in found if start <= entry.at < end), key=lambda entry: entry.at)
 
 
 def entry_of(line: Any) -> Entry | None:

@@ -10,11 +10,10 @@ from datetime import UTC, datetime, time, timedelta, tzinfo
 from typing import Any
 
 from entrabot_email.settings import EmailSettings, parse_zone
-from entrabot_email.summary.daily import DailySummary
+from entrabot_email.summary.daily import ACTION, DailySummary
 from entrabot_host import ConcurrencyError, EntrabotError, Entry, GraphUnavailable, Host, Outcome
 
 KEY = "summary.json"
-ACTION = "email.daily_summary"
 LONGEST_PAUSE = 300.0
 CLAIM_SECONDS = 900.0
 ATTEMPTS = 50

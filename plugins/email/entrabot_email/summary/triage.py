@@ -19,6 +19,8 @@ _ASKS = re.compile(
 )
 _BOUNCE = re.compile(r"^(?:Subject: )?(?:undeliverable|delivery has failed|returned mail)", re.IGNORECASE)
 _SUBJECT = re.compile(r"^Subject: (?P<subject>.*?)(?:\n+(?P<text>.*))?$", re.DOTALL)
+_PROTECTED = PROTECTED[:40]
+"""How a mail that cannot be read is known in the log, where texts are cut off."""
 _GROUPS = {"teams_group": "Teams group", "teams_dm": "Teams chat", "email": "mail", "terminal": "terminal"}
 
 
@@ -100,7 +102,7 @@ def _talks(entries: list[Entry]) -> list[_Talk]:
                 talk.channel = entry.channel
             else:
                 talk.sent.append(entry)
-                talk.who = talk.who or entry.recipient
+                talk.who = talk.who or (entry.recipient if entry.channel == "email" else "")
     return list(talks.values())
 
 
@@ -124,7 +126,7 @@ def _verdict(talk: _Talk) -> tuple[str, str]:
         if talk.sponsor and "?" in answered.summary:
             return "needs_you", "asked you something and has no answer yet"
         return "handled", "answered"
-    if PROTECTED in asked.summary or asked.summary.endswith(PROTECTED[:40]):
+    if _PROTECTED in asked.summary:
         return "needs_you", "encrypted, so it has to be opened in Outlook"
     if _BOUNCE.search(asked.summary):
         return "heads_up", "a mail did not arrive"
@@ -136,7 +138,7 @@ def _verdict(talk: _Talk) -> tuple[str, str]:
 def _item(talk: _Talk, why: str) -> Item:
     last = talk.last
     return Item(
-        who=" ".join(talk.who.split())[:80] or "somebody",
+        who=" ".join(talk.who.split())[:80] or ("somebody" if talk.received else "Your agent"),
         place=_GROUPS.get(talk.channel, "Teams" if talk.channel.startswith("teams") else talk.channel),
         at=last.at,
         excerpt=_excerpt(last.summary),
@@ -147,7 +149,7 @@ def _item(talk: _Talk, why: str) -> Item:
 
 
 def _excerpt(text: str) -> str:
-    match = _SUBJECT.match(text)
+    match = _SUBJECT.match(text.partition(_PROTECTED)[0])
     if match:
         text = ": ".join(part for part in (match["subject"].strip(), (match["text"] or "").strip()) if part)
     line = " ".join(text.split())

@@ -1,5 +1,0 @@
-"""The emulator of Azure Storage for these tests, too."""
-
-from tests.host.storage.conftest import azurite
-
-__all__ = ["azurite"]

@@ -86,7 +86,7 @@ REFUSALS: list[tuple[Fault, str, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("fault", "message", "remedy"), REFUSALS, ids=lambda value: str(value)[:24])
+@pytest.mark.parametrize(("fault", "message", "remedy"), REFUSALS, ids=[one[1] for one in REFUSALS])
 async def test_each_operation_says_what_is_wrong_and_nothing_is_lost(
     azurite: Azurite, between: Interposer, container: str, direct: BlobBackend, fault: Fault, message: str, remedy: str
 ) -> None:

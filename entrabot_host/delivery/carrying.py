@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -17,7 +17,7 @@ from entrabot_host.delivery.cargo import CURRENT, Cargo, Piece
 from entrabot_host.delivery.chores import Chores
 from entrabot_host.delivery.claims import Kind, ride_delay, wait_delay
 from entrabot_host.delivery.digest import Digest, backlog, is_live
-from entrabot_host.delivery.handover import Judge, Sender, sender
+from entrabot_host.delivery.handover import Judge, Sender, Told, sender
 from entrabot_host.delivery.lease import Claim
 from entrabot_host.delivery.ledger import Ledger, View
 from entrabot_host.delivery.talk import Shown, Talk
@@ -295,15 +295,19 @@ class Carrying:
 
     async def _record(self, pieces: Sequence[Piece], shown: bool) -> None:
         claimed = [piece for piece in pieces if not piece.again]
-        for piece in claimed if shown else ():
-            for message in piece.shown.messages:
-                alone = len(piece.shown.messages) == 1
-                live = alone and not piece.shown.received.redelivered and is_live(message, self.now())
-                await self.judge.tell(piece.talk.conversation, message, piece.sponsor if alone else None, live)
+        if shown:
+            await self.judge.tell([told for piece in claimed for told in self._told(piece)])
         for talk in {id(piece.talk): piece.talk for piece in claimed}.values():
             await self._settle(talk)
             if not shown:
                 self._give_back(talk, [piece for piece in claimed if piece.talk is talk])
+
+    def _told(self, piece: Piece) -> Iterator[Told]:
+        shown = piece.shown
+        alone = len(shown.messages) == 1
+        for message in shown.messages:
+            live = alone and not shown.received.redelivered and is_live(message, self.now())
+            yield Told(piece.talk.conversation, message, piece.sponsor if alone else None, live)
 
     def _give_back(self, talk: Talk, pieces: Iterable[Piece]) -> None:
         known = {message.id: message for piece in pieces for message in piece.shown.messages}

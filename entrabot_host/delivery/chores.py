@@ -34,11 +34,12 @@ class Chores:
         self._running: set[asyncio.Task[None]] = set()
         self._due: dict[Hashable, tuple[asyncio.TimerHandle, Callable[[], Coroutine[Any, Any, None]]]] = {}
 
-    def start(self, work: Coroutine[Any, Any, None]) -> None:
-        """Do it now, in the background."""
+    def start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Do it now, in the background. Whoever waits for the task shields it: it goes on when nobody waits."""
         task = asyncio.create_task(_bounded(work), name="entrabot:record")
         self._running.add(task)
         task.add_done_callback(self._running.discard)
+        return task
 
     def later(self, key: Hashable, seconds: float, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Do it after so many seconds, or at the end; once for each ``key``."""

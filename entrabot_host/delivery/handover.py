@@ -5,15 +5,16 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from entrabot_host.delivery import lease
 from entrabot_host.delivery.capability import Capability
 from entrabot_host.delivery.channel import ChannelClosed, ChannelSink, channel_params, digest_params
-from entrabot_host.delivery.chores import finished
-from entrabot_host.delivery.claims import Kind, push_delay
+from entrabot_host.delivery.chores import Chores, finished
+from entrabot_host.delivery.claims import PUSH_RIVAL_SECONDS, Kind, push_delay
 from entrabot_host.delivery.digest import Digest, backlog, is_live
 from entrabot_host.delivery.lease import Claim
 from entrabot_host.delivery.ledger import Ledger, View
@@ -33,6 +34,15 @@ OnDelivered = Callable[[Conversation, Message, Sponsor | None, bool], Awaitable[
 """Called after a message was handed over; the last argument says whether it is live, not a backlog or a repeat."""
 
 
+class Told(NamedTuple):
+    """A message that was handed over, as the rest of the server is told."""
+
+    conversation: Conversation
+    message: Message
+    sponsor: Sponsor | None
+    live: bool
+
+
 @dataclass(frozen=True, kw_only=True)
 class Judge:
     """Says who is a sponsor, and tells the rest of the server what was handed over."""
@@ -44,10 +54,22 @@ class Judge:
         """Return whom each sender proves. Raises what the check raises, unless it says that nobody can be told."""
         return {key: await self._verdict(key) for key in dict.fromkeys(map(sender, messages))}
 
-    async def tell(self, conversation: Conversation, message: Message, sponsor: Sponsor | None, live: bool) -> None:
-        """Say that a message was handed over."""
+    async def tell(self, handed: Sequence[Told]) -> None:
+        """Say that messages were handed over.
+
+        Live ones are told at once, so that what a sponsor's word binds does not wait for what is written of the others.
+        """
+        one_by_one = asyncio.Lock()
+
+        async def tell(one: Told) -> None:
+            async with nullcontext() if one.live else one_by_one:
+                await self._tell(one)
+
+        await asyncio.gather(*map(tell, handed))
+
+    async def _tell(self, told: Told) -> None:
         try:
-            await self.on_delivered(conversation, message, sponsor, live)
+            await self.on_delivered(*told)
         except EntrabotError as error:
             log.warning("A message was handed over, but what follows it failed: %s", error.message)
 
@@ -76,6 +98,7 @@ class HandOver:
     ledger: Ledger
     judge: Judge
     capability: Capability
+    chores: Chores
     now: Callable[[], datetime]
     boot: Callable[[], float]
     sink: ChannelSink
@@ -108,14 +131,15 @@ class HandOver:
         if claim is None:
             return False
         pushed: list[Message] = []
+        lot = _Lot(claim, digest, verdicts, began)
         try:
-            await self._push(talk, _Lot(claim, digest, verdicts, began), pushed)
+            await self._push(talk, lot, pushed)
         finally:
             handed += pushed
+            # A model may act on a push at once, and what the sponsor's word binds must not wait for a slow store.
+            telling = self.chores.start(self._tell(talk, lot, pushed))
             await finished(self._record(talk, messages, covered_to), RECORD_SECONDS)
-        for message in pushed:
-            live = digest is None and message.id not in claim.repeated and is_live(message, self.now())
-            await self.judge.tell(talk.conversation, message, verdicts.get(sender(message)), live)
+        await asyncio.shield(telling)
         return len(pushed) == len(claim.messages)
 
     async def left(self, talk: Talk, messages: Sequence[Message], *, fresh: bool) -> View:
@@ -141,11 +165,19 @@ class HandOver:
         digest = backlog(due, self.now())
         return (due[: lease.BATCH] if digest is None else digest.messages), digest
 
+    async def _tell(self, talk: Talk, lot: _Lot, pushed: Sequence[Message]) -> None:
+        told = []
+        for message in pushed:
+            live = lot.digest is None and message.id not in lot.claim.repeated and is_live(message, self.now())
+            told.append(Told(talk.conversation, message, lot.verdicts.get(sender(message)), live))
+        await self.judge.tell(told)
+
     async def _push_in_courtesy(self, talk: Talk, messages: Sequence[Message], due: Sequence[Message]) -> None:
         """Push to a host that is not expected to show it, once; nothing is claimed or recorded for it."""
         if all(message.id in talk.courtesy for message in due):
             return
-        due = self._due(talk, await self.left(talk, messages, fresh=True))  # no write would tell that it is another's
+        view = await self.left(talk, messages, fresh=True)  # no write would tell that it is another's
+        due = talk.due(view.new, await self._courtesy_delay(view), self.boot())
         fresh = [message for message in due if message.id not in talk.courtesy][: lease.BATCH]
         verdicts = await self.judge.verdicts(fresh)
         for message in fresh:
@@ -158,6 +190,13 @@ class HandOver:
             except (TimeoutError, ChannelClosed):
                 return
             self._note_pushed(talk, message)
+
+    async def _courtesy_delay(self, view: View) -> float:
+        """Where no session is preferred, push hosts that live beside this one claim at once: they get their beat."""
+        sessions = self.ledger.sessions
+        if view.rival is not None or view.known.record.preferred == sessions.id:
+            return push_delay(view.rival)
+        return PUSH_RIVAL_SECONDS if await sessions.others_push() else 0.0
 
     async def _push(self, talk: Talk, lot: _Lot, pushed: list[Message]) -> None:
         """Push one after another while the lease lasts and the host reads; add to ``pushed`` what was written."""

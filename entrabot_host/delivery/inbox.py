@@ -33,8 +33,9 @@ _INSTANT = timedelta(microseconds=1)
 class InboxService:
     """Hands messages to the one host that this process serves, and keeps the records.
 
-    backend_source: waits until storage is ready. data_folder: where session locks lie; this session's is taken at the
-    first claim, not earlier. now: Graph's clock. envelope: whether texts get the external-content envelope.
+    backend_source: waits until storage is ready. data_folder: where session locks lie; this session's is taken when it
+    first asks for a position or claims, not earlier. now: Graph's clock. envelope: whether texts get the
+    external-content envelope.
     capability: whether the host shows pushes; without it, it does. rides: whether results of calls take along what
     the host may not have shown. awake: called first by deliveries, so that nothing known before a sleep is trusted.
     boot: the boot clock.
@@ -69,6 +70,7 @@ class InboxService:
             ledger=self._ledger,
             judge=self._judge,
             capability=self._capability,
+            chores=self._chores,
             now=now,
             boot=boot,
             sink=sink,
@@ -103,6 +105,8 @@ class InboxService:
 
         The agent's own messages that are known are among the ids; what a session that died may not have shown is not.
         """
+        self._introduce()
+        await self._sessions.start()  # from now on others know that this session may take what comes
         talk = self._talk(conversation)
         known = await self._ledger.open(talk, start)
         untouched = known.record.epoch == 0 and not known.record.ids
@@ -111,7 +115,6 @@ class InboxService:
             # a session began, and moving the floor there would lose what came while no session ran.
             talk.floor = max(talk.floor, start - _INSTANT)
         if talk.spoken:
-            self._introduce()
             await self._ledger.note_sent(talk)
         forsaken = await self._ledger.forsaken(talk)
         record = (await self._ledger.open(talk)).record

@@ -85,6 +85,10 @@ class Sessions:
             return Kind.ASSUMED
         return kind
 
+    async def others_push(self) -> bool:
+        """Whether other hosts that are pushed to live beside this one; on a shared store nobody can tell."""
+        return self.shared or await self._workers.run(lambda _: self._others_push())
+
     async def aclose(self) -> None:
         """Release the lock at once."""
         lock, self._lock = self._lock, None
@@ -127,6 +131,14 @@ class Sessions:
                 temporary.replace(self._path(self.id, "json"))
         except OSError as error:
             raise files.explain(error, self._folder) from None
+
+    def _others_push(self) -> bool:
+        try:
+            others = [path.stem for path in self._folder.glob("*.lock") if _ID.fullmatch(path.stem)]
+        except OSError as error:
+            raise files.explain(error, self._folder) from None
+        kinds = [self._look(other) for other in others if other != self.id]
+        return any(kind is not None and kind.pushes for kind in kinds)
 
     def _look(self, session: str) -> Kind | None:
         if not self._is_held(session):

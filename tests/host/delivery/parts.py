@@ -165,6 +165,7 @@ class Session:
         self.store = Store(LocalBackend(folder))
         self.carried: list[tuple[Piece, Message]] = []
         self.told: list[tuple[str, str, bool]] = []
+        self.after_told: Callable[[], Any] | None = None
         self.inbox = InboxService(
             backend_source=self.store.source,
             data_folder=folder,
@@ -183,6 +184,7 @@ class Session:
         self, conversation: Conversation, message: Message, sponsor: Sponsor | None, live: bool
     ) -> None:
         self.told.append((message.id, sponsor.object_id if sponsor else "", live))
+        await run(self.after_told)
 
     async def deliver(self, *messages: Message, chat: Conversation = CHAT) -> tuple[list[str], list[str]]:
         delivery = await self.inbox.deliver(chat, messages, self.clock())

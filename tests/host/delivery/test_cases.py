@@ -101,6 +101,27 @@ async def test_no_courtesy_is_shown_with_what_another_session_has_taken_over(
     assert copilot.pipe.ids == []
 
 
+async def test_where_nobody_is_preferred_a_courtesy_comes_after_the_turn_of_hosts_that_are_pushed_to(
+    launch: Open, copilot: Session, clock: Clock
+) -> None:
+    one = launch()
+    await one.inbox.position(CHAT)
+    await copilot.inbox.position(CHAT)
+    first = message("1", clock.advance(1))
+    assert await copilot.deliver(first) == ([], ["1"])
+    clock.advance(7.9)
+    assert await copilot.deliver(first) == ([], ["1"])
+    assert copilot.pipe.ids == []
+    clock.advance(0.1)
+    assert await copilot.deliver(first) == ([], ["1"])
+    assert copilot.pipe.ids == ["1"]
+
+    await one.die()
+    second = message("2", clock.advance(1))
+    assert await copilot.deliver(first, second) == ([], ["1", "2"])
+    assert copilot.pipe.ids == ["1", "2"]
+
+
 # --- a host that may not show pushes ------------------------------------------------------------------------------
 
 

@@ -255,6 +255,35 @@ async def test_a_record_that_cannot_be_written_is_written_later_without_another_
     assert list(one.record().ids) == ["1", "2"]
 
 
+async def test_no_message_waits_to_bind_for_what_is_written_of_another(one: Session, clock: Clock) -> None:
+    written = asyncio.Event()
+    one.after_told = written.wait
+    first, second = message("1", clock.advance(1), sender_id="bob"), message("2", clock.advance(1))
+    delivering = asyncio.create_task(one.deliver(first, second))
+    with anyio.fail_after(5):
+        while len(one.told) < 2:
+            await asyncio.sleep(0.01)
+    assert one.told == [("1", "", True), ("2", "ann", True)]
+    assert not delivering.done()
+    written.set()
+    assert await delivering == (["1", "2"], [])
+
+
+async def test_what_is_written_of_a_backlog_is_written_one_by_one(one: Session, clock: Clock) -> None:
+    written = asyncio.Event()
+    one.after_told = written.wait
+    old = [message(str(number), clock.advance(1)) for number in range(3)]
+    clock.advance(600)
+    delivering = asyncio.create_task(one.deliver(*old, message("3", clock.advance(1))))
+    with anyio.fail_after(5):
+        while len(one.told) < 2:
+            await asyncio.sleep(0.01)
+    assert one.told == [("0", "ann", False), ("3", "ann", True)]
+    written.set()
+    await delivering
+    assert one.told == [("0", "ann", False), ("3", "ann", True), ("1", "ann", False), ("2", "ann", False)]
+
+
 async def test_a_fenced_session_does_not_end_the_lease_of_the_other(one: Session, new: New, clock: Clock) -> None:
     two = new()
     old = message("1", clock.advance(1))

@@ -5,6 +5,8 @@ export UV_PYTHON ?= $(PYTHON)
 export UV_PYTHON_DOWNLOADS ?= never
 UV := $(or $(shell command -v uv 2>/dev/null),.tools/bin/uv)
 RUN := $(UV) run --no-sync
+# Tests wait for processes and clocks more than they compute, so two run at a time even on a small machine.
+WORKERS ?= 2
 
 .PHONY: demo test check lint types contracts setup clean
 
@@ -12,7 +14,7 @@ demo: setup
 	$(RUN) entrabot demo
 
 test: setup
-	$(RUN) pytest $(PYTEST_ARGS)
+	$(RUN) pytest -n $(WORKERS) --dist loadfile $(PYTEST_ARGS)
 
 check: lint types contracts
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from importlib import metadata
 
 from entrabot_host.assembly import Assembly, assemble
@@ -15,6 +16,7 @@ from entrabot_host.builtin.plugin import HostPlugin
 from entrabot_host.calls import Calls
 from entrabot_host.clock import Clock
 from entrabot_host.config import Config
+from entrabot_host.delivery.settings import DeliverySettings
 from entrabot_host.discovery import (
     HOST,
     Installed,
@@ -29,6 +31,7 @@ from entrabot_host.errors import PluginError
 from entrabot_host.identity.settings import BehaviourSettings
 from entrabot_host.parts import Parts
 from entrabot_host.prompt.body import Instructions, compose
+from entrabot_host.records.days import RetentionSettings
 from entrabot_host.runtime import Runtime
 from entrabot_host.security.settings import EnvelopeSettings
 
@@ -44,7 +47,8 @@ class Application:
     ) -> None:
         self.version = version()
         self.config = config
-        config.load(BehaviourSettings)  # a mode that is not supported fails here, loudly
+        for model in (BehaviourSettings, DeliverySettings, RetentionSettings):
+            config.load(model)  # a wrong setting of the host fails here, loudly, and not where it is first needed
         self.selection = selection(config)
         self.installed = installed_plugins(self.selection.files) if plugins is None else list(plugins)
         self.parts = Parts(config, clock)
@@ -72,6 +76,8 @@ class Application:
             innermost=self.calls.innermost,
             problems=problems,
         )
+        missing = tuple(unknown_names(self.selection, self.installed))
+        assembly = replace(assembly, notes=(*missing, *assembly.notes))
         self._report(assembly.problems, assembly.notes)
         return assembly
 
@@ -100,8 +106,6 @@ class Application:
         for problem in problems:
             log.error("%s", problem)
             log.debug("%s", problem.trace)
-        for name in unknown_names(self.selection, self.installed):
-            log.warning("ENTRABOT_PLUGINS or ENTRABOT_PLUGINS_DISABLED names %r, which is not installed", name[:64])
         for note in notes:
             log.warning("%s", note)
         if self.selection.strict and (first := next(iter(problems), None)) is not None:

@@ -160,8 +160,14 @@ def _load_file(path: Path) -> object:
 
 
 def unknown_names(chosen: Selection, installed: Iterable[Installed]) -> list[str]:
-    """Names the operator lists that no installed plugin has: most likely a typing error, so the operator is told."""
-    return sorted(((chosen.allow or frozenset()) | chosen.block) - {plugin.name for plugin in installed} - RESERVED)
+    """Say which listed names no installed plugin has: most likely typing errors, so the operator is told."""
+    names = {plugin.name for plugin in installed} | RESERVED
+    listed = {ALLOW: chosen.allow or frozenset(), BLOCK: chosen.block}
+    return [
+        f"{variable} names {name[:64]!r}, which is not installed; there are: {', '.join(sorted(names - RESERVED))}"
+        for variable, wanted in listed.items()
+        for name in sorted(wanted - names)
+    ]
 
 
 def load_plugins(installed: Sequence[Installed], chosen: Selection) -> tuple[list[Loaded], list[Problem]]:

@@ -45,7 +45,7 @@ class Runtime:
         try:
             await asyncio.gather(
                 self._attempted("storage", self._parts.backend),
-                self._attempted("signing in", self._sign_in_and_read_sponsors),
+                self._sign_in_and_read_sponsors(),
             )
         finally:
             self._warming = False
@@ -56,8 +56,8 @@ class Runtime:
         return self._warming or any(state.busy for state in self.supervisor.states)
 
     async def _sign_in_and_read_sponsors(self) -> None:
-        await self._hearing.get()
-        await self._parts.sponsors.sponsors()
+        if await self._attempted("signing in", self._hearing.get):
+            await self._attempted("reading the sponsors", lambda: self._parts.sponsors.sponsors())
 
     async def _begin_to_hear(self) -> None:
         """From this moment on people are heard, on Graph's clock: the sponsors are asked for first, so it is known."""
@@ -68,11 +68,13 @@ class Runtime:
             await self._parts.sponsors.sponsors()
         await Beginnings(self._parts.now).first_run(await self._parts.backend())
 
-    async def _attempted(self, what: str, part: Callable[[], Awaitable[Any]]) -> None:
+    async def _attempted(self, what: str, part: Callable[[], Awaitable[Any]]) -> bool:
         try:
             await part()
         except EntrabotError as error:
             log.error("%s failed: %s %s", what, error.message, error.remedy)
+            return False
+        return True
 
     async def begin(self) -> None:
         """The client has really begun: enter the plugins' lifespans and start the background tasks."""

@@ -35,7 +35,8 @@ class TenantChild:
         """Start it without waiting. Raises `SettingsError` when no installed distribution offers it."""
         if COMMAND not in installed_commands():
             raise SettingsError(
-                "No sandbox tenant is installed.", remedy="Install it: pip install 'entrabot-host[sandbox]'."
+                "No sandbox tenant is installed.",
+                remedy="Install the distribution entrabot-sandbox; from a clone: pip install ./plugins/sandbox",
             )
         # -P: the working directory is the MCP host's choice, and nothing of it may be imported.
         command = [sys.executable, "-P", "-m", "entrabot_host.cli.main", COMMAND, "--json"]

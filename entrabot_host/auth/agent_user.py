@@ -75,7 +75,7 @@ class AgentUserProvider(AuthProvider):
             )
         return Principal(
             user_id=settings.agent_user_id,
-            user_name=settings.agent_upn or str(user.get("preferred_username") or ""),
+            user_name=str(user.get("preferred_username") or settings.agent_upn),
             tenant_id=settings.tenant_id,
             agent_id=settings.agent_id,
             attribution=Attribution.AGENT,

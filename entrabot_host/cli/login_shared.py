@@ -55,16 +55,22 @@ async def _closed(application: Application, work: Callable[[Application], Awaita
 
 def usable_provider(application: Application) -> DelegatedProvider:
     """Return the provider of a person's sign-in. Raises `SettingsError` saying why there is none."""
-    provider = application.delegated.provider
-    if provider is not None and (reason := provider.unavailable()) is None:
+    provider = provider_of(application)
+    if (reason := provider.unavailable()) is None:
         return provider
-    if provider is None:
-        offered = [part.auth for part in application.assembly.contributions if part.name == application.delegated.NAME]
-        reason = next((auth.unavailable() for auth in offered if auth is not None), "the settings are wrong")
     raise SettingsError(
         f"A person cannot sign in here: {reason}.",
         remedy="Set ENTRABOT_CLIENT_ID to the app id of a public client in Entra.",
     )
+
+
+def provider_of(application: Application) -> DelegatedProvider:
+    """Return the provider of a person's sign-in, also where nobody can sign in with it. Raises `SettingsError`."""
+    if application.delegated.provider is not None:
+        return application.delegated.provider
+    offered = [part.auth for part in application.assembly.contributions if part.name == application.delegated.NAME]
+    reason = next((auth.unavailable() for auth in offered if auth is not None), "the settings are wrong")
+    raise SettingsError(f"A person cannot sign in here: {reason}", remedy="Correct the setting, or unset it.")
 
 
 def shown(account: Account) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import argparse
 import json
 
 from entrabot_host.application import Application
-from entrabot_host.cli.login_shared import add_flags, named, run, shown, usable_provider
+from entrabot_host.cli.login_shared import add_flags, named, provider_of, run, shown
 
 _EXPLANATION = """Delete the tokens of the person who signed in on this machine. Servers that run act in that person's
 name until the token they hold expires, about an hour. To end that at once, revoke the person's sessions in Entra."""
@@ -30,7 +30,7 @@ command = LogoutCommand()
 
 
 async def _logout(application: Application, *, as_json: bool) -> int:
-    account = await usable_provider(application).sign_out()
+    account = await provider_of(application).sign_out()
     if as_json:
         print(json.dumps({"signed_out": shown(account) if account else None}))
     else:

@@ -9,6 +9,7 @@ from typing import Any
 from entrabot_host.application import Application
 from entrabot_host.auth.delegated import DelegatedProvider
 from entrabot_host.auth.provider import AuthProvider, Principal, Prompting
+from entrabot_host.auth.unusable import UnusableProvider
 from entrabot_host.cli.login import kept
 from entrabot_host.cli.login_shared import add_flags, run, shown
 from entrabot_host.errors import AuthError
@@ -62,7 +63,7 @@ async def examine(application: Application) -> dict[str, Any]:
 async def _examined(provider: AuthProvider, *, needed: bool) -> dict[str, Any]:
     entry: dict[str, Any] = {"provider": provider.name, "state": SPARE}
     if (reason := provider.unavailable()) is not None:
-        return entry | {"state": ABSENT, "reason": reason}
+        return entry | {"state": FAILED if isinstance(provider, UnusableProvider) else ABSENT, "reason": reason}
     if needed:
         entry |= await _tried(provider)
     if isinstance(provider, DelegatedProvider):

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from entrabot_host.auth.provider import Attribution
-from entrabot_host.errors import AttributionError
+from entrabot_host.errors import AttributionError, StorageError
 from entrabot_host.host import Outcome
 from entrabot_host.records.days import days_before
 from entrabot_host.security.redaction import redact
@@ -76,7 +76,13 @@ class AuditLog:
             "attribution_type": str(attribution),
             "metadata": without_secrets({**(metadata or {}), "plugin": plugin}),
         }
-        await self._files.append(f"{now:%Y-%m-%d}.jsonl", json_line(event))
+        try:
+            await self._files.append(f"{now:%Y-%m-%d}.jsonl", json_line(event))
+        except StorageError as error:
+            raise StorageError(
+                f"The audit log cannot be written, and nothing is done without a record. {error.message}",
+                remedy=f"{error.remedy} Or name another folder in ENTRABOT_AUDIT_DIR.",
+            ) from error
         return event_id
 
     async def prune(self, first_kept: date) -> list[str]:

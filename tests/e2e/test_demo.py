@@ -19,6 +19,13 @@ SCENES = {
 ALL = set().union(*SCENES.values()) - {"none of them"}
 
 
+def test_a_plugin_that_is_not_there_is_named(bare: dict[str, str], tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "entrabot_host.cli.main", "demo", "--plugins", "tems"]
+    done = subprocess.run(command, cwd=tmp_path, env=bare, capture_output=True, encoding="utf-8", timeout=60)
+    assert done.returncode == 2
+    assert "'tems', which is not installed" in done.stderr
+
+
 @pytest.mark.parametrize("plugins", SCENES)
 def test_a_subset_plays_its_own_scenes(plugins: str, bare: dict[str, str], tmp_path: Path) -> None:
     command = [sys.executable, "-m", "entrabot_host.cli.main", "demo", "--plugins", plugins]

@@ -34,6 +34,11 @@ async def person(sandbox: Sandbox, environment: dict[str, str]) -> dict[str, str
     }
 
 
+async def written(server: Server, text: str) -> bool:
+    """Whether it stands on stderr by now."""
+    return text in server.stderr
+
+
 async def code_of(server: Server) -> str:
     """Call a tool until its error names the code."""
 
@@ -95,7 +100,7 @@ async def test_a_person_signs_in_with_a_code_and_a_restart_is_silent(
 ) -> None:
     async with served(person, era=era) as server:
         code = await code_of(server)
-        assert code in server.stderr
+        await until(lambda: written(server, code), "the code on stderr")
         (message,) = logged(server)
         assert code in message["data"]
         failure = await server.failing("list_chat_members", chat_id="19:x@thread.v2")
@@ -210,7 +215,13 @@ async def test_status_of_the_agent(sandbox: Sandbox, environment: dict[str, str]
     assert "hop 3" in report["providers"][0]["reason"]
 
 
-@pytest.mark.parametrize("command", ["login", "logout", "status"])
+async def test_signing_out_takes_no_settings(bare: dict[str, str]) -> None:
+    process = await entrabot(bare, "logout")
+    out, _ = await process.communicate()
+    assert (process.returncode, b"Nobody was signed in" in out) == (0, True)
+
+
+@pytest.mark.parametrize("command", ["login", "status"])
 async def test_nothing_configured_is_status_2(bare: dict[str, str], command: str) -> None:
     process = await entrabot(bare, command)
     out, errors = await process.communicate()

@@ -156,7 +156,7 @@ def test_the_host_alone_says_what_the_demo_needs(host_alone: Environment) -> Non
         timeout=_SECONDS,
     )
     assert done.returncode == 2
-    assert "entrabot-host[sandbox]" in done.stderr
+    assert "entrabot-sandbox" in done.stderr
     assert "Traceback" not in done.stderr
 
 

@@ -105,8 +105,10 @@ def test_the_hosts_own_name_is_reserved() -> None:
 
 
 def test_a_name_that_nothing_has_is_told() -> None:
-    assert unknown_names(chosen(PLUGINS="teems,a"), [installed("a")]) == ["teems"]
-    assert unknown_names(chosen(PLUGINS_DISABLED="emial,a"), [installed("a")]) == ["emial"]
+    (note,) = unknown_names(chosen(PLUGINS="teems,a"), [installed("a")])
+    assert note == "ENTRABOT_PLUGINS names 'teems', which is not installed; there are: a"
+    (note,) = unknown_names(chosen(PLUGINS_DISABLED="emial,a"), [installed("a")])
+    assert note.startswith("ENTRABOT_PLUGINS_DISABLED names 'emial'")
 
 
 def test_a_cause_names_the_line_of_the_plugin(tmp_path: Path) -> None:

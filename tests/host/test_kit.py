@@ -88,7 +88,7 @@ async def riding(agent: Any) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("what", ["task", "thread"])
 async def test_what_a_server_leaves_behind_fails_the_test(entrabot: Any, what: str) -> None:
-    let_go = threading.Event()
+    let_go, begun = threading.Event(), asyncio.Event()
     left: list[Any] = []
 
     @asynccontextmanager
@@ -97,14 +97,14 @@ async def test_what_a_server_leaves_behind_fails_the_test(entrabot: Any, what: s
             left.append(asyncio.create_task(asyncio.Event().wait(), name="stray"))
         else:
             threading.Thread(target=let_go.wait, name="stray", daemon=True).start()
+        begun.set()
         yield
 
     async def serve_it() -> None:
         async with entrabot(module(lifespan=lambda host: careless())) as agent:
             await agent.call("whoami")
             async with asyncio.timeout(10):
-                while what == "task" and not left:
-                    await asyncio.sleep(0.01)
+                await begun.wait()
 
     with pytest.raises(AssertionError, match=f"left behind: {what} stray"):
         await serve_it()

@@ -57,8 +57,10 @@ def test_the_hosts_own_names_are_refused(name: str, tmp_path: Path) -> None:
 
 
 def test_a_name_that_an_installed_plugin_has_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InvalidArgument, match="entrabot-teams"):
+    with pytest.raises(InvalidArgument, match="of Entrabot itself"):
         write_plugin("teams", tmp_path)
+    with pytest.raises(InvalidArgument, match="of Entrabot itself"):
+        write_plugin("efferent_copy", tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 

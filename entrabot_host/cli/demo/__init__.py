@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import argparse
 
+from entrabot_host.config import Config, Layer
+from entrabot_host.discovery import ALLOW, installed_plugins, selection, unknown_names
+from entrabot_host.errors import SettingsError
+
 
 class DemoCommand:
     """Exits 0 when every step went as promised."""
@@ -22,7 +26,15 @@ class DemoCommand:
         """Run the demo."""
         from entrabot_host.cli.demo.run import run
 
+        _check_names(arguments.plugins)
         return run(svg=arguments.svg, plugins=arguments.plugins)
+
+
+def _check_names(plugins: str) -> None:
+    """Raise `SettingsError` for a name that no installed plugin has."""
+    chosen = selection(Config([Layer("the flag --plugins", {ALLOW: plugins})]))
+    if unknown := unknown_names(chosen, installed_plugins()):
+        raise SettingsError(f"{unknown[0]}.", remedy="Correct the name after --plugins.")
 
 
 command = DemoCommand()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
+from importlib import metadata
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
@@ -45,6 +46,8 @@ def write_plugin(name: str, into: Path) -> Path:
         )
     if name.replace("_", "-") in RESERVED:
         raise InvalidArgument("The host itself uses this name.", remedy="Choose another name.")
+    if name.replace("_", "-") in _own_extras():
+        raise InvalidArgument("A plugin of Entrabot itself has this name.", remedy="Choose another name.")
     if taken := [plugin.distribution for plugin in installed_plugins() if plugin.name == name]:
         raise InvalidArgument(
             f"{taken[0]} is installed and offers a plugin of this name; of two with one name, neither is used.",
@@ -58,6 +61,14 @@ def write_plugin(name: str, into: Path) -> Path:
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(text, encoding="utf-8")
     return folder
+
+
+def _own_extras() -> set[str]:
+    """The names under which the host's distribution offers its own plugins, installed or not."""
+    try:
+        return {extra.replace("_", "-") for extra in metadata.metadata("entrabot-host").get_all("Provides-Extra") or ()}
+    except metadata.PackageNotFoundError:
+        return set()
 
 
 def plugin_files(name: str) -> dict[str, str]:

@@ -1,10 +1,11 @@
 """Uploads and a long PDF through the real ``entrabot-mcp`` over stdio, against a sandbox tenant in the same run.
 
 ``upload_file`` of 64 MiB in base64 and ``upload_local_file`` of the same bytes, beside plain httpx that opens a session
-in the same sandbox and sends the same fragments. A PDF of 2,000 pages, beside pypdf stopped at the same limit, its
-import not counted. Meanwhile another tool is called some forty times a second; the longest wait for its answer is
-shown, with the server's peak of resident memory. What is compared with runs in a process of its own, under the same
-load, in turns; shown are medians, and ratios of neighbours. Linux only.
+in the same sandbox and sends the same fragments. Each is done twice by a process of its own: once while another tool is
+called some forty times a second, for the longest wait for its answer, and once alone, for the seconds. A PDF of 2,000
+pages, beside pypdf stopped at the same limit, its import not counted, with the other tool called meanwhile. The peak of
+resident memory is that of the first. What is compared runs in turns; shown are medians, and ratios of neighbours.
+Linux only.
 
     python benchmarks/files.py [--mebibytes 64] [--pages 2000] [--rounds 5]
 """
@@ -108,19 +109,20 @@ class Server:
         assert not result.get("isError"), data[:500]
         return json.loads(data)
 
-    def timed(self, tool: str, **arguments: Any) -> tuple[float, float, Any]:
+    def timed(self, tool: str, *, alone: bool = False, **arguments: Any) -> tuple[float, float, Any]:
         """Call a tool; return its seconds, the longest wait of another call meanwhile (ms), and the result.
 
         The line is made beforehand. Another call can only come after it on the pipe, so waiting begins there.
+        alone: there is no other call.
         """
         number, answers = self.expect()
         params = {"name": tool, "arguments": arguments}
         line = json.dumps({"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": params}).encode() + b"\n"
         started = time.perf_counter()
         self.write_line(line)
-        longest = self.asked_until(lambda: not answers.empty())
+        longest = 0.0 if alone else self.asked_until(lambda: not answers.empty())
+        result = answers.get(timeout=300)["result"]
         seconds = time.perf_counter() - started
-        result = answers.get()["result"]
         assert not result.get("isError"), result["content"][0]["text"][:500]
         return seconds, longest, json.loads(result["content"][0]["text"])
 
@@ -137,23 +139,23 @@ class Server:
         gc.enable()
         return longest * 1000
 
-    def beside(self, command: list[str], environment: dict[str, str]) -> float:
-        """Run something else under the same load; it prints its seconds."""
+    def beside(self, command: list[str], environment: dict[str, str], *, alone: bool) -> float:
+        """Run something else, under the same load unless ``alone``; it prints its seconds."""
         process = subprocess.Popen(command, stdout=subprocess.PIPE, env=environment)
-        self.asked_until(lambda: process.poll() is not None)
+        if not alone:
+            self.asked_until(lambda: process.poll() is not None)
+        out, _ = process.communicate(timeout=300)
         assert process.returncode == 0
-        return float(process.communicate()[0])
+        return float(out)
 
     def memory(self, name: str) -> float:
         status = Path(f"/proc/{self.process.pid}/status").read_text(encoding="ascii")
         return int(next(line.split()[1] for line in status.splitlines() if line.startswith(name))) / 1024
 
-    def stop(self) -> tuple[float, float]:
-        """End it; return its peak and that above idle, in MiB."""
-        peak = self.memory("VmHWM")
+    def stop(self) -> None:
+        """End it."""
         self.process.stdin.close()
         self.process.wait(timeout=10)
-        return peak, peak - self.idle
 
 
 async def upload_base(path: str) -> float:
@@ -167,9 +169,9 @@ async def upload_base(path: str) -> float:
     await session.start()
     graph = GraphClient(cloud, session, ca_bundle=ca_bundle)
     wish = {"item": {"@microsoft.graph.conflictBehavior": "replace", "name": "base.bin"}}
-    await graph.request("GET", "/me/drive")
     size = Path(path).stat().st_size
-    async with httpx.AsyncClient(verify=ssl_context(ca_bundle), trust_env=False, timeout=60) as client:
+
+    async def once(client: httpx.AsyncClient) -> float:
         started = time.perf_counter()
         answer = await graph.request("POST", "/me/drive/root:/base.bin:/createUploadSession", json=wish)
         with open(path, "rb") as file:
@@ -177,7 +179,11 @@ async def upload_base(path: str) -> float:
                 part = file.read(FRAGMENT)
                 span = {"Content-Range": f"bytes {at}-{at + len(part) - 1}/{size}"}
                 (await client.put(answer.body["uploadUrl"], content=part, headers=span)).raise_for_status()
-        seconds = time.perf_counter() - started
+        return time.perf_counter() - started
+
+    async with httpx.AsyncClient(verify=ssl_context(ca_bundle), trust_env=False, timeout=60) as client:
+        await once(client)
+        seconds = await once(client)
     await graph.aclose()
     await session.aclose()
     return seconds
@@ -222,22 +228,27 @@ class Bench:
     def round(self) -> None:
         """Everything once, what is compared side by side."""
         target = {"target_type": "onedrive", "conflict_behavior": "replace"}
-        self.tool("upload_file", {**target, "file_name": "a.bin", "content_base64": self.encoded})
+        self.tool("upload_file", {**target, "file_name": "a.bin", "content_base64": self.encoded}, twice=True)
         self.beside("upload", "local.bin")
-        self.tool("upload_local_file", {**target, "local_path": "local.bin"})
+        self.tool("upload_local_file", {**target, "local_path": "local.bin"}, twice=True)
         self.beside("read", "big.pdf")
         assert self.tool("read_file", self.ids)["truncated"]
 
-    def tool(self, tool: str, arguments: dict[str, Any]) -> Any:
+    def tool(self, tool: str, arguments: dict[str, Any], *, twice: bool = False) -> Any:
         server = Server(self.environment, self.folder / "echoing.py")
         seconds, wait, result = server.timed(tool, **arguments)
-        self.seen.setdefault(tool, []).append((seconds, wait, *server.stop()))
+        peak = server.memory("VmHWM")
+        if twice:
+            seconds, _, result = server.timed(tool, alone=True, **arguments)
+        server.stop()
+        self.seen.setdefault(tool, []).append((seconds, wait, peak, peak - server.idle))
         return result
 
     def beside(self, kind: str, name: str) -> None:
         server = Server(self.environment, self.folder / "echoing.py")
         command = [sys.executable, __file__, "--base", kind, str(self.folder / name)]
-        self.seen.setdefault(kind, []).append((server.beside(command, self.environment), 0.0, 0.0, 0.0))
+        seconds = server.beside(command, self.environment, alone=kind == "upload")
+        self.seen.setdefault(kind, []).append((seconds, 0.0, 0.0, 0.0))
         server.stop()
 
     def column(self, name: str, number: int = 0) -> list[float]:

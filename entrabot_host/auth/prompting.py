@@ -23,6 +23,7 @@ BROWSER_SECONDS = 120.0
 _LEAST_INTERVAL, _MOST_INTERVAL = 1, 60
 _MOST_DEVICE_SECONDS = 900
 _END_SECONDS = 5.0
+_SILENT_SECONDS = 2.0
 _MICROSOFTS_PAGE = re.compile(r"https://(www\.)?microsoft\.com/(devicelogin[a-z]*|link)/?")
 _CODE = re.compile(r"[A-Za-z0-9-]{4,32}")
 
@@ -107,14 +108,14 @@ class BrowserWindow:
 
     def answer(self, flow: Mapping[str, Any]) -> Mapping[str, Any]:
         """Open the browser at the flow's address and return Entra's answer. Blocks. Raises `NoBrowser`."""
-        from msal.oauth2cli import AuthCodeReceiver
-
         try:
-            receiver = AuthCodeReceiver(port=self._port)
+            receiver = _receiver(self._port)
         except OSError as error:
             raise NoBrowser(f"port {self._port} cannot be used: {error.strerror}") from None
         self._state = flow["state"]
         with receiver:
+            if self._given_up:  # before there was anything to wake
+                raise NoBrowser(self._given_up)
             found = receiver.get_auth_response(
                 auth_uri=flow["auth_uri"],
                 state=self._state,
@@ -148,3 +149,18 @@ class BrowserWindow:
         """Return what the person is told."""
         sentence = "A browser window was opened on this machine: sign in there to let the agent act in your name."
         return SignInPrompt(sentence, time.monotonic() + self._seconds)
+
+
+def _receiver(port: int) -> Any:
+    """Return MSAL's receiver, which takes one connection at a time, made fit for what else may come to this port.
+
+    Browsers open connections in advance, on which nothing comes: such a one holds up the others for seconds only. And
+    what makes no sense is not printed to standard error.
+    """
+    from msal.oauth2cli import AuthCodeReceiver
+
+    receiver = AuthCodeReceiver(port=port)
+    server = receiver._server
+    server.RequestHandlerClass = type("Handler", (server.RequestHandlerClass,), {"timeout": _SILENT_SECONDS})
+    server.handle_error = lambda request, client_address: None
+    return receiver

@@ -22,6 +22,8 @@ FOLDER = ".person"
 """Below the data folder. No storage key begins with a dot, so no plugin reads it and it is copied nowhere."""
 LOCK_SECONDS = 30.0
 _LOCK_POLL_SECONDS = 0.02
+_TIMES = ("cached_at", "expires_on", "extended_expires_on", "refresh_on", "last_modification_time")
+"""What MSAL takes for whole numbers without asking."""
 
 _log = logging.getLogger(__name__)
 
@@ -202,9 +204,14 @@ def _is_cache(text: str) -> bool:
     except (ValueError, RecursionError):
         return False
     return isinstance(kinds, dict) and all(
-        isinstance(entries, dict) and all(isinstance(entry, dict) for entry in entries.values())
+        isinstance(entries, dict) and all(isinstance(entry, dict) and _is_entry(entry) for entry in entries.values())
         for entries in kinds.values()
     )
+
+
+def _is_entry(entry: Mapping[str, Any]) -> bool:
+    times = all(str(entry[name]).isdecimal() for name in _TIMES if entry.get(name) is not None)
+    return times and isinstance(entry.get("target", ""), str)
 
 
 def _move(file: FileVault, vault: Vault) -> None:

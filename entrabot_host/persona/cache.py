@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
+import stat
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,6 +17,8 @@ from typing import Any
 from entrabot_host.storage import files
 
 _FOLDER = ".persona"  # a name that no stored key begins with
+_MOST_BYTES = 1 << 20
+"""Far more than a text of 64 KiB takes in JSON; reading more would delay the start."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +42,10 @@ class Cached:
 
 
 class PersonaCache:
-    """The files of one persona server, readable by their owner only. All methods block: run them in a thread."""
+    """The files of one persona server, readable by their owner only. All methods block: run them in a thread.
+
+    What others may have written is not read: it would speak to the agent.
+    """
 
     def __init__(self, data: Path, url: str) -> None:
         name = hashlib.sha256(url.encode()).hexdigest()[:32]
@@ -69,10 +76,17 @@ class PersonaCache:
 
 def _entry(path: Path, value: str, moment: str) -> tuple[str, datetime | None]:
     try:
+        if not _is_ours(path.lstat()):
+            return "", None
         found = files.read_file(path)
         if found is None:
             return "", None
         content: Any = json.loads(found[0])
         return str(content[value]), datetime.fromisoformat(content[moment]).astimezone(UTC)
-    except (OSError, ValueError, TypeError, KeyError):
+    except (OSError, ValueError, TypeError, KeyError, RecursionError):
         return "", None
+
+
+def _is_ours(status: os.stat_result) -> bool:
+    own = os.name != "posix" or (status.st_uid == os.geteuid() and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH))
+    return own and status.st_size <= _MOST_BYTES

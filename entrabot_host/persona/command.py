@@ -17,6 +17,7 @@ from entrabot_host.persona.failure import TokenMintFailed
 
 SECONDS: Final = 30.0
 _MOST_BYTES: Final = 64 * 1024
+_REST_SECONDS: Final = 0.5
 _TOKEN: Final = re.compile(rb"[!-~]{1,16384}")
 
 
@@ -101,11 +102,17 @@ class CommandGroup:
         return status
 
     async def output(self, limit: int) -> bytes:
-        """Return what it prints, to the end. Raises `TokenMintFailed` when that is more than ``limit`` bytes."""
+        """Return what it prints before it ends. Raises `TokenMintFailed` when that is more than ``limit`` bytes."""
         reader = asyncio.StreamReader()
         loop = asyncio.get_running_loop()
         transport, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), self._pipe)
-        self._waiting.add_done_callback(lambda _: self.kill())  # what it left running would keep the pipe open
+
+        def rest(_: asyncio.Future[int]) -> None:
+            """End what it left running, which would keep the pipe open; what escaped into a session of its own may."""
+            self.kill()
+            loop.call_later(_REST_SECONDS, transport.close)
+
+        self._waiting.add_done_callback(rest)
         printed = bytearray()
         try:
             while part := await reader.read(limit):

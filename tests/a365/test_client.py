@@ -301,20 +301,37 @@ async def test_a_hanging_server_costs_one_call_its_time_and_the_others_nothing(
         assert "within 1 seconds" in error.message
         assert (await failing(client, to(mcp, catalog.ADD_COMMENT))).outcome_unknown
         await client.call(read(mcp))
-    assert mcp.methods().count("initialize") == 1
 
 
-async def test_cancelling_a_call_leaves_the_others(client: WorkIq, mcp: Mcp) -> None:
+async def test_calls_that_are_given_up_hold_nothing_and_nobody(client: WorkIq, mcp: Mcp) -> None:
+    """More of them than there are connections, and a server that does not take word of it either."""
     mcp.tool = lambda params: HANG if params["arguments"] else text("fine")
+    mcp.on["notifications/cancelled"] = lambda request: HANG
     await client.call(read(mcp))
-    hanging = asyncio.create_task(client.call(read(mcp, url="x")))
+    hanging = [asyncio.create_task(client.call(read(mcp, url="x"))) for _ in range(30)]
     async with asyncio.timeout(10):
-        while len(mcp.calls()) < 2:
+        while len(mcp.calls()) < 20:
             await asyncio.sleep(0.01)
-        hanging.cancel()
-        await asyncio.wait({hanging})
-    assert hanging.cancelled()
-    assert (await client.call(read(mcp))).texts == ("fine",)
+        for one in hanging:
+            one.cancel()
+        await asyncio.wait(hanging)
+    assert all(one.cancelled() for one in hanging)
+    async with asyncio.timeout(3):
+        assert (await client.call(read(mcp))).texts == ("fine",)
+        while len(mcp.wire.writers) > 3:
+            await asyncio.sleep(0.01)
+
+
+async def test_a_call_that_is_given_up_leaves_the_others(client: WorkIq, mcp: Mcp) -> None:
+    mcp.tool = lambda params: HANG if params["arguments"].get("url") == "never" else text("fine")
+    first = asyncio.create_task(client.call(read(mcp, url="never")))
+    async with asyncio.timeout(10):
+        while not mcp.calls():
+            await asyncio.sleep(0.01)
+        second = asyncio.create_task(client.call(read(mcp, url="x")))
+        await asyncio.sleep(0)
+        first.cancel()
+        assert (await second).texts == ("fine",)
     assert mcp.methods().count("initialize") == 1
 
 
@@ -397,6 +414,21 @@ async def test_a_stream_is_resumed_where_the_server_offers_it(client: WorkIq, mc
     assert len(mcp.calls()) == 1
     resumed = [one for one in mcp.wire.received if one.method == "GET"]
     assert [one.headers["authorization"] for one in resumed] == ["Bearer token-1"]
+
+
+@pytest.mark.parametrize(
+    "resumed", [answer(404), answer(400), answer(401), answer(405), answer(429), answer(503), answer(302), DROP]
+)
+async def test_a_create_is_not_repeated_when_its_stream_cannot_be_resumed(
+    client: WorkIq, mcp: Mcp, resumed: Any
+) -> None:
+    head = b"HTTP/1.1 200 X\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n"
+    mcp.on["tools/call"] = lambda request: head + b"id: 7\r\nretry: 10\r\ndata: \r\n\r\n"
+    mcp.resume = lambda request: resumed
+    assert (await failing(client, to(mcp, catalog.CREATE_DOCUMENT))).outcome_unknown
+    assert len(mcp.calls()) == 1
+    await failing(client, read(mcp))
+    assert len(mcp.calls()) == 4
 
 
 async def test_a_changed_manifest_makes_a_new_session(client: WorkIq, mcp: Mcp) -> None:

@@ -28,6 +28,7 @@ _FAILURE = re.compile(
     r"consent)"
 )
 _LONGEST_FAILURE = 400
+_CODE = re.compile(r"[a-z]+[A-Z][A-Za-z]{1,60}(?=[: ]|\Z)")
 _KINDS = (
     (re.compile(r"AADSTS9010010"), "Work IQ was not ready.", "Try again in half a minute."),
     (
@@ -71,16 +72,27 @@ def parsed(answer: Answer) -> Any:
 
 
 def failed(answer: Answer, said: str) -> A365Error:
-    """Return the error for what a tool said of its failure."""
+    """Return the error for what a tool said of its failure.
+
+    An answer that is not marked as an error may be a file's own text. Errors stand in no envelope, so no words of it
+    are repeated.
+    """
     correlation = _CORRELATION.search("\n".join(answer.texts[:4])[:2000])
     marked = correlation.group(1) if correlation else ""
-    message = f"The Work IQ server reported a failure: {one_line(said) or 'it gave no reason'}"
+    message = f"The Work IQ server reported a failure: {_reason(answer, said)}"
     if _CONSENT.search(said[:2000]):
         return A365ConsentMissingError(message, details={"correlation_id": marked} if marked else None)
     for pattern, known, remedy in _KINDS:
         if pattern.search(said[:2000]):
             return A365CallError(known, correlation_id=marked, remedy=remedy)
     return A365CallError(message, correlation_id=marked, remedy="Check the address and the ids, then try once more.")
+
+
+def _reason(answer: Answer, said: str) -> str:
+    if answer.is_error:
+        return one_line(said) or "it gave no reason"
+    code = _CODE.match(said)
+    return code.group() if code else "a remark came in place of what was asked for"
 
 
 def sounds_failed(text: str) -> bool:

@@ -83,6 +83,11 @@ class Held:
         """Whether a further call may use it."""
         return not self._let_go and not self._owner.done()
 
+    @property
+    def ended(self) -> bool:
+        """Whether nothing of it is left."""
+        return self._owner.done()
+
     def let_go(self) -> None:
         """Use it for no further call."""
         self._let_go = True
@@ -98,11 +103,18 @@ class Held:
 
     @asynccontextmanager
     async def used(self) -> AsyncIterator[Held]:
-        """Use it in the block. Raises why it could not be opened."""
+        """Use it in the block. Raises why it could not be opened.
+
+        One in which a call was given up is let go: the request may go on for ever, and ends with its session only.
+        """
         self._users += 1
         try:
             await self._open()
-            yield self
+            try:
+                yield self
+            except asyncio.CancelledError:
+                self._let_go = True
+                raise
         finally:
             self._users -= 1
             if self._let_go:
@@ -250,6 +262,7 @@ class Sessions:
         self._make_opener = make_opener
         self._seconds = seconds
         self._held: dict[Server, Held] = {}
+        self._ending: set[Held] = set()
         self._is_closed = False
 
     def of(self, server: Server) -> Held:
@@ -264,11 +277,14 @@ class Sessions:
 
     def _forget(self, servers: Iterable[Server]) -> None:
         """Let go of what the manifest does not say any more, or what was lost."""
+        self._ending = {held for held in self._ending if not held.ended}
         for server in list(servers):
-            self._held.pop(server).let_go()
+            held = self._held.pop(server)
+            self._ending.add(held)
+            held.let_go()
 
     async def aclose(self) -> None:
         """End all sessions, without network."""
         self._is_closed = True
-        held, self._held = list(self._held.values()), {}
+        held, self._held, self._ending = {*self._held.values(), *self._ending}, {}, set()
         await asyncio.gather(*(one.aclose() for one in held))

@@ -80,6 +80,8 @@ class Passage:
         exchange = CURRENT.get() or Exchange()
         if request.method == "GET" and "last-event-id" not in request.headers:
             return httpx2.Response(405, request=request)  # nothing that the server says unasked is of use
+        if request.method == "GET":
+            exchange = Exchange()  # the rest of an answer is asked for: whatever comes of it, the call itself was sent
         if not _is_request(request):
             exchange = Exchange()
             request.extensions["timeout"] = _ASIDE

@@ -425,7 +425,18 @@ async def test_a_file_that_others_may_read_is_not_believed(
     assert path.stat().st_mode & 0o777 == 0o600
 
 
-@pytest.mark.parametrize("damage", ["{", "[]", '{"Account": 3}', '{"Account": {"x": 3}}', "\x00"])
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "{",
+        "[]",
+        '{"Account": 3}',
+        '{"Account": {"x": 3}}',
+        '{"AccessToken": {"x": {"expires_on": "soon"}}}',
+        '{"AccessToken": {"x": {"target": ["y"]}}}',
+        "\x00",
+    ],
+)
 async def test_a_damaged_file_takes_a_new_sign_in(entra: PeopleEntra, tmp_path: Path, damage: str) -> None:
     await signed_in(entra, tmp_path)
     (tmp_path / FOLDER / "tokens.json").write_text(damage, encoding="utf-8")

@@ -188,6 +188,35 @@ async def test_nobody_answers_the_browser_in_time(port: int, addresses: list[str
         await asyncio.to_thread(BrowserWindow(1.0).answer, flow)
 
 
+async def test_connections_that_say_nothing_or_nonsense_keep_no_browser_out(
+    port: int, addresses: list[str], capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Browsers open some in advance, and any page may send something to this port."""
+    flow = {"auth_uri": "https://login.microsoftonline.com/?response_mode=form_post", "state": "s"}
+    waiting = asyncio.create_task(asyncio.to_thread(BrowserWindow(30.0).answer, flow))
+    await the_address(addresses, waiting)
+    _, silent = await asyncio.open_connection("127.0.0.1", port)
+    try:
+        async with httpx.AsyncClient(timeout=20) as browser:
+            with pytest.raises(httpx.RemoteProtocolError):
+                await browser.post(f"http://127.0.0.1:{port}", content=b"\xff")
+            for forged in ({"code": "evil"}, {"code": "evil", "state": "t"}, {"error": "evil", "state": ""}):
+                assert (await browser.post(f"http://127.0.0.1:{port}", data=forged)).status_code == 400
+            await browser.post(f"http://127.0.0.1:{port}", data={"code": "c", "state": "s"})
+    finally:
+        silent.close()
+    assert (await waiting)["code"] == "c"
+    assert capfd.readouterr().err == ""
+
+
+async def test_a_window_that_was_closed_is_not_opened(port: int, addresses: list[str]) -> None:
+    window = BrowserWindow()
+    window.close()
+    with pytest.raises(NoBrowser, match="given up"):
+        await asyncio.to_thread(window.answer, {"auth_uri": "https://x", "state": "s"})
+    assert addresses == []
+
+
 async def test_waiting_for_a_browser_can_be_cancelled(
     entra: PeopleEntra, tmp_path: Path, port: int, addresses: list[str]
 ) -> None:

@@ -80,6 +80,26 @@ def test_what_is_no_plain_file_is_not_read(tmp_path: Path, make: object) -> None
     assert cache.read().nothing
 
 
+@pytest.mark.parametrize("content", [b"[" * 200_000, b'{"text": "' + b"x" * 2_000_000 + b'", "fetched": "2026-01-01"}'])
+def test_a_file_that_nobody_of_us_wrote_holds_nothing_up(tmp_path: Path, content: bytes) -> None:
+    cache = PersonaCache(tmp_path, URL)
+    cache.keep("You are Sati.", NOW)
+    (path,) = (tmp_path / ".persona").iterdir()
+    path.write_bytes(content)
+    assert cache.read().nothing
+
+
+@pytest.mark.parametrize("mode", [0o620, 0o602])
+def test_a_text_that_others_may_have_written_is_not_believed(tmp_path: Path, mode: int) -> None:
+    cache = PersonaCache(tmp_path, URL)
+    cache.keep("You are Sati.", NOW)
+    (path,) = (tmp_path / ".persona").iterdir()
+    path.chmod(mode)
+    assert cache.read().nothing
+    cache.keep("You are Sati.", NOW)
+    assert cache.read().text == "You are Sati."
+
+
 def test_many_writers_leave_one_whole_text(tmp_path: Path) -> None:
     texts = [str(number) * 50_000 for number in range(8)]
 

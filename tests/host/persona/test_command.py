@@ -159,6 +159,17 @@ async def test_what_the_command_leaves_running_goes_with_it(tmp_path: Path) -> N
     assert await alive(tmp_path / "pids") == []
 
 
+async def test_what_escapes_and_keeps_the_pipe_open_holds_nobody_up(tmp_path: Path) -> None:
+    escape = "import os, sys, time; os.setsid(); print(os.getpid(), file=open(sys.argv[1], 'w')); time.sleep(600)"
+    pids = tmp_path / "pids"
+    lines = f'{sys.executable} -c "{escape}" {pids} &\nwhile [ ! -s {pids} ]; do sleep 0.05; done\necho token'
+    try:
+        assert await token_from(str(script(tmp_path, lines)), set(), seconds=20) == "token"
+    finally:
+        for pid in pids.read_text(encoding="utf-8").split():
+            psutil.Process(int(pid)).kill()
+
+
 async def test_descriptors_are_given_back(tmp_path: Path) -> None:
     command = str(script(tmp_path, "echo token"))
     await token_from(command, set())

@@ -162,7 +162,11 @@ class Wire:
             if self._context is None:
                 self._context = await asyncio.to_thread(ssl_context, self._ca_bundle)
             if self._client is None:
-                self._client = await asyncio.to_thread(make_client, self._context, self._user_agent)
+                client = await asyncio.to_thread(make_client, self._context, self._user_agent)
+                if self._closed:  # meanwhile
+                    await close(client)
+                    raise WireFailure(Reason.CLOSED, sent=False)
+                self._client = client
             return self._client
 
     async def drop_connections(self) -> None:

@@ -232,3 +232,19 @@ async def test_a_domains_tenant(cloud: Cloud, authority: Authority, server: Serv
     assert await cancelled_everywhere(lambda: finder.tenant_of(next(names)), nothing, 0) > 8
     await finder.aclose()
     await falls_to(open_before)
+
+
+async def test_a_client_that_comes_too_late_is_closed(authority: Authority, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[Any] = []
+    connections = Wire(authority.ca_file, "test")
+
+    def make(*arguments: Any) -> Any:
+        connections._closed = True  # as `aclose` does while a worker thread makes the client
+        made.append(original(*arguments))
+        return made[0]
+
+    original = wire.make_client
+    monkeypatch.setattr(wire, "make_client", make)
+    with pytest.raises(wire.WireFailure):
+        await connections.exchange(Outgoing("GET", "https://127.0.0.1:1/"), seconds=5, max_bytes=10)
+    assert made[0].is_closed

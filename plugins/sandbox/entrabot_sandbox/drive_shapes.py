@@ -60,7 +60,7 @@ def item_object(drive: Drive, item: Item, download_url: str = "") -> Json:
     if item.content is None:
         body["folder"] = {"childCount": len(drive.children(item))}
     else:
-        body["file"] = {"mimeType": mime_type(item.name), "hashes": {"quickXorHash": quick_xor(item.content)}}
+        body["file"] = {"mimeType": mime_type(item.name), "hashes": {"quickXorHash": _hash_of(item, item.content)}}
         if download_url:
             body["@microsoft.graph.downloadUrl"] = download_url
     if item.parent is None:
@@ -128,6 +128,12 @@ def mime_type(name: str) -> str:
     """The media type that a name's ending stands for."""
     ending = "." + name.lower().rpartition(".")[2]
     return _TYPES.get(ending) or mimetypes.guess_type(name)[0] or "application/octet-stream"
+
+
+def _hash_of(item: Item, content: bytes) -> str:
+    if item.hashed is None or item.hashed[0] is not content:
+        item.hashed = (content, quick_xor(content))
+    return item.hashed[1]
 
 
 def quick_xor(content: bytes) -> str:

@@ -32,7 +32,10 @@ class Permission:
 
 @dataclass
 class Item:
-    """A file (``content`` is set) or a folder. ``parent`` is None for the root. ``tag`` counts changes."""
+    """A file (``content`` is set) or a folder. ``parent`` is None for the root. ``tag`` counts changes.
+
+    hashed: a content and its hash, so that a large file is hashed once, as a drive does.
+    """
 
     id: str
     name: str
@@ -47,6 +50,7 @@ class Item:
     content_tag: int = 1
     permissions: list[Permission] = field(default_factory=list)
     locked: bool = False
+    hashed: tuple[bytes, str] | None = field(default=None, repr=False)
 
     @property
     def is_folder(self) -> bool:
